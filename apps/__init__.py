@@ -1,0 +1,1 @@
+"""The control plane: Django applications, each depending downwards only."""

@@ -1,0 +1,1 @@
+"""The node side: a Celery worker without Django and without a database."""
