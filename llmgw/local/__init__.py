@@ -1,0 +1,1 @@
+"""Runs every process of a small cluster in the foreground, as `manage.py up` does."""
