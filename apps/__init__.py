@@ -1,1 +1,1 @@
-"""The control plane: Django applications, each depending downwards only."""
+"""The control plane: Django apps, lowest first: audit, accounts, catalog and nodes, replicas, gateway, console."""

@@ -1,0 +1,1 @@
+"""The models that operators declare, with the profiles they may run by."""

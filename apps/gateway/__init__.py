@@ -1,0 +1,1 @@
+"""Tells the router where ready replicas are and which keys are good."""

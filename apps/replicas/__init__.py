@@ -1,0 +1,1 @@
+"""Running copies of models: snapshot, plan, order, report."""

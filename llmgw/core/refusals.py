@@ -1,0 +1,318 @@
+"""Every "no" that placement and the node can give, with its numbers, what cures it, and its text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from llmgw.core.units import Bytes, NodeName, gib
+
+
+class Event(StrEnum):
+    """What can happen to the fleet that makes a refused candidate worth another look."""
+
+    NODE_JOINED = "node-joined"
+    NODE_CHANGED = "node-changed"
+    NODE_RETURNED = "node-returned"
+    NODE_UNCORDONED = "node-uncordoned"
+    REPLICA_STOPPED = "replica-stopped"
+    DEVICE_HEALED = "device-healed"
+    MODEL_EDITED = "model-edited"
+    TIME_PASSED = "time-passed"
+
+
+@runtime_checkable
+class Refusal(Protocol):
+    """A typed no. `code` is stable and is also the anchor of its paragraph in the reference."""
+
+    code: ClassVar[str]
+    cured_by: ClassVar[frozenset[Event]]
+
+    def text(self) -> str:
+        """Say which numbers stood against it, in one line."""
+        ...
+
+    def cure(self) -> str:
+        """Say what an operator can do, in one line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNotJoined:
+    """The node has not told yet what it has."""
+
+    code: ClassVar[str] = "node.joining"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_JOINED})
+    node: NodeName
+
+    def text(self) -> str:
+        return "has not reported its inventory yet"
+
+    def cure(self) -> str:
+        return f"wait for its first report, or look at the worker's log on {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnreachable:
+    """The node has missed heartbeats; what runs there is left alone."""
+
+    code: ClassVar[str] = "node.unreachable"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_RETURNED})
+    node: NodeName
+
+    def text(self) -> str:
+        return "has missed its heartbeats"
+
+    def cure(self) -> str:
+        return f"look at the worker on {self.node}: `systemctl status llmgw-node`"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """The node has been silent for so long that it is given up."""
+
+    code: ClassVar[str] = "node.lost"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_RETURNED})
+    node: NodeName
+
+    def text(self) -> str:
+        return "has been silent too long and is given up"
+
+    def cure(self) -> str:
+        return f"bring {self.node} back; its engines are kept if they still serve"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCordoned:
+    """An operator keeps new work away from the node."""
+
+    code: ClassVar[str] = "node.cordoned"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_UNCORDONED})
+    node: NodeName
+
+    def text(self) -> str:
+        return "is cordoned"
+
+    def cure(self) -> str:
+        return f"uncordon {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMissing:
+    """The node cannot start the engine that the profile asks for."""
+
+    code: ClassVar[str] = "node.engine-missing"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.MODEL_EDITED})
+    engine: str
+    installed: tuple[str, ...]
+
+    def text(self) -> str:
+        has = ", ".join(self.installed) or "none"
+        return f"needs engine {self.engine}, has {has}"
+
+    def cure(self) -> str:
+        return f"install {self.engine} on the node, or add a profile with an engine it has"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsMissing:
+    """The model asks for labels that the node does not carry."""
+
+    code: ClassVar[str] = "policy.label"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.MODEL_EDITED})
+    missing: tuple[str, ...]
+    """`key=value` each."""
+
+    def text(self) -> str:
+        return f"lacks the labels {', '.join(self.missing)}"
+
+    def cure(self) -> str:
+        return "label the node, or take the label from the model"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskShort:
+    """The disk where weights are kept cannot take this model's."""
+
+    code: ClassVar[str] = "node.disk"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED})
+    needed: Bytes
+    free: Bytes
+
+    def text(self) -> str:
+        return f"needs {gib(self.needed)} of disk for the weights, {gib(self.free)} free"
+
+    def cure(self) -> str:
+        return "delete weights that nobody uses, or give the node's state folder a larger disk"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMismatch:
+    """No device of the node is of a class that the profile names."""
+
+    code: ClassVar[str] = "class.mismatch"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.MODEL_EDITED})
+    wanted: tuple[str, ...]
+    present: tuple[str, ...]
+
+    def text(self) -> str:
+        return f"wants class {' or '.join(self.wanted)}, the node has {', '.join(self.present) or 'no devices'}"
+
+    def cure(self) -> str:
+        return "add a profile for a class this node has"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUnhealthy:
+    """A device of the right class may not be used."""
+
+    code: ClassVar[str] = "device.unhealthy"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.DEVICE_HEALED})
+    device: str
+    reason: str
+
+    def text(self) -> str:
+        return f"device {self.device} is unhealthy: {self.reason}"
+
+    def cure(self) -> str:
+        return f"run `llmgw-node doctor` on the node and follow what it says of {self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShort:
+    """A device of the right class is too small for the model."""
+
+    code: ClassVar[str] = "class.memory"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.MODEL_EDITED, Event.NODE_CHANGED})
+    device: str
+    needed: Bytes
+    has: Bytes
+
+    def text(self) -> str:
+        return f"device {self.device} needs {gib(self.needed)} of memory, has {gib(self.has)}"
+
+    def cure(self) -> str:
+        return "use a smaller quantisation or context length, more devices, or a class with more memory"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaimed:
+    """A device that would do is taken."""
+
+    code: ClassVar[str] = "device.claimed"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.REPLICA_STOPPED})
+    device: str
+    slots: int
+    holders: tuple[str, ...]
+    """Replica ids, or launch ids of what is still being stopped."""
+
+    def text(self) -> str:
+        return f"device {self.device} is taken ({len(self.holders)} of {self.slots}) by {', '.join(self.holders)}"
+
+    def cure(self) -> str:
+        return "wait for one of them to stop, ask for fewer replicas, or add a node"
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesShort:
+    """Single devices would do, but there are not enough of them on one node."""
+
+    code: ClassVar[str] = "class.count"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.REPLICA_STOPPED, Event.NODE_CHANGED})
+    needed: int
+    free: int
+
+    def text(self) -> str:
+        return f"needs {self.needed} devices together, {self.free} free"
+
+    def cure(self) -> str:
+        return "lower tensor_parallel and devices, or free devices on this node"
+
+
+@dataclass(frozen=True, slots=True)
+class FabricNone:
+    """A replica over several nodes needs a fabric, and this node is on none."""
+
+    code: ClassVar[str] = "fabric.none"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.MODEL_EDITED})
+    nodes: int
+
+    def text(self) -> str:
+        return f"a replica over {self.nodes} nodes needs a fabric, the node is attached to none"
+
+    def cure(self) -> str:
+        return "declare a fabric and attach the node, or use a profile with nodes = 1"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingForRetry:
+    """The replica failed and its next start is not due yet."""
+
+    code: ClassVar[str] = "replica.back-off"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.TIME_PASSED, Event.MODEL_EDITED})
+    failures: int
+    wait: float
+    """Seconds still to wait."""
+
+    def text(self) -> str:
+        return f"failed {self.failures} times in a row, next start in {max(self.wait, 0):.0f} s"
+
+    def cure(self) -> str:
+        return "read its last failure; editing the model starts it at once"
+
+
+@dataclass(frozen=True, slots=True)
+class NoNodes:
+    """There is no node at all to look at."""
+
+    code: ClassVar[str] = "fleet.empty"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_JOINED})
+
+    def text(self) -> str:
+        return "no node has joined"
+
+    def cure(self) -> str:
+        return "start a node worker: `llmgw-node run`"
+
+
+REFUSALS: Final[tuple[type[Refusal], ...]] = (
+    NoNodes,
+    NodeNotJoined,
+    NodeUnreachable,
+    NodeLost,
+    NodeCordoned,
+    EngineMissing,
+    LabelsMissing,
+    DiskShort,
+    ClassMismatch,
+    DeviceUnhealthy,
+    MemoryShort,
+    DeviceClaimed,
+    DevicesShort,
+    FabricNone,
+    WaitingForRetry,
+)
+_BY_CODE: Final[Mapping[str, type[Refusal]]] = {kind.code: kind for kind in REFUSALS}
+
+
+def to_json(refusal: Refusal) -> dict[str, Any]:
+    """Return the stored and printed shape: `{"code", "text", "cure", "facts": {…}}`."""
+    return {
+        "code": refusal.code,
+        "text": refusal.text(),
+        "cure": refusal.cure(),
+        "facts": msgspec.to_builtins(refusal),
+    }
+
+
+def from_json(raw: Mapping[str, Any]) -> Refusal | None:
+    """Read a stored refusal back; None when it was written by a version with other codes or facts."""
+    kind = _BY_CODE.get(str(raw.get("code")))
+    if kind is None:
+        return None
+    try:
+        return msgspec.convert(raw.get("facts", {}), kind)
+    except msgspec.ValidationError:
+        return None

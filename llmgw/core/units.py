@@ -1,0 +1,37 @@
+"""The small vocabulary of ids and quantities that every other module speaks."""
+
+from typing import Final, NewType
+
+NodeName = NewType("NodeName", str)
+"""A node's id as the operator reads it; also the tail of its queue's name, `node.<id>`."""
+
+ModelName = NewType("ModelName", str)
+"""The name a model is served under; what a client puts into `model`."""
+
+ReplicaId = NewType("ReplicaId", str)
+"""`<model>/<ordinal>`, for example `smollm2/1`: the slot, which outlives its starts."""
+
+LaunchId = NewType("LaunchId", str)
+"""One start of one shard, for ever unique: what an order, a pid file and a report agree on."""
+
+OrderId = NewType("OrderId", str)
+"""One row of the outbox."""
+
+Bytes = NewType("Bytes", int)
+"""An amount of memory or disk, in bytes."""
+
+Seconds = NewType("Seconds", float)
+"""A duration, or a moment as seconds since 1970-01-01 UTC."""
+
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+
+
+def gib(amount: int) -> str:
+    """Say an amount of bytes in GiB, to one decimal: `gib(5 * GIB) == "5.0 GiB"`."""
+    return f"{amount / GIB:.1f} GiB"
+
+
+def replica_id(model: str, ordinal: int) -> ReplicaId:
+    """Name the slot `ordinal` of a model."""
+    return ReplicaId(f"{model}/{ordinal}")

@@ -1,0 +1,109 @@
+"""What is asked for: models, the profiles they may run by, and the demand of one replica."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from llmgw.core.units import Bytes, ModelName
+
+CPU_CLASS = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the weights come from, and what is known of them before a byte is fetched.
+
+    `uri` is `package://<import name>/<file>`, `file:///absolute/path` or `hf://<owner>/<repo>[@revision]/<file>`.
+    """
+
+    uri: str
+    size: Bytes | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One way to run a model."""
+
+    name: str
+    engine: str
+    device_classes: tuple[str, ...] = (CPU_CLASS,)
+    devices: int = 1
+    """Devices over all nodes together; tensor × pipeline parallel must equal it."""
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    nodes: int = 1
+    quantization: str | None = None
+    context_length: int | None = None
+    """Tokens; None leaves it to the model's own maximum."""
+    memory: Bytes | None = None
+    """What one device must have free, when the operator knows better than the estimate."""
+    arguments: tuple[str, ...] = ()
+    """Extra engine arguments, passed through; those that llmgw owns are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A catalog entry."""
+
+    name: ModelName
+    source: Source
+    profiles: tuple[Profile, ...]
+    """In order of preference: the first that fits is used."""
+    replicas: int = 1
+    aliases: tuple[str, ...] = ()
+    priority: int = 0
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """A node must carry all of these labels to run a replica."""
+
+    def fingerprint(self, profile: Profile) -> str:
+        """Tell two starts apart that would differ in what runs: changes when a restart is needed, and only then."""
+        told = repr((self.name, self.source.uri, self.source.sha256, profile))
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def fingerprints(self) -> frozenset[str]:
+        """Return what each profile of this entry would be started as."""
+        return frozenset(self.fingerprint(profile) for profile in self.profiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One replica that wants a place by one profile."""
+
+    model: Model
+    profile: Profile
+
+    @property
+    def memory(self) -> Bytes:
+        """Estimate what one device must hold, in bytes; 0 when nothing is known.
+
+        Weights split over the devices plus a quarter and 256 MiB for the cache and the engine itself. A declared
+        `memory` wins.
+        """
+        if self.profile.memory is not None:
+            return self.profile.memory
+        if self.model.source.size is None:
+            return Bytes(0)
+        share = self.model.source.size // self.profile.devices
+        return Bytes(share + share // 4 + 256 * 1024**2)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with what somebody typed: the field, what is wrong, and what to do about it."""
+
+    field: str
+    """A path into the document: `profiles[0].engine`."""
+    code: str
+    message: str
+    cure: str
+
+    def text(self) -> str:
+        """Say it in one line."""
+        return f"{self.field}: {self.message} – {self.cure}" if self.field else f"{self.message} – {self.cure}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape that the API and `--json` print."""
+        return {"field": self.field, "code": self.code, "message": self.message, "cure": self.cure}

@@ -1,0 +1,123 @@
+"""Django settings of the control plane: embedded defaults, overridden by the environment alone."""
+
+from pathlib import Path
+
+import environ
+
+env = environ.Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+STATE_DIR = Path(env.str("LLMGW_STATE", default=str(BASE_DIR / ".state"))).absolute()
+
+# --- security ----------------------------------------------------------------------------------------------------
+# No default: `manage.py up` keeps one in the state folder, production gives its own.
+SECRET_KEY = env.str("LLMGW_SECRET_KEY", default="") or "unsafe-only-for-commands-that-sign-nothing"
+DEBUG = env.bool("LLMGW_DEBUG", default=False)
+ALLOWED_HOSTS = env.list("LLMGW_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("LLMGW_TRUSTED_ORIGINS", default=[])
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = env.bool("LLMGW_SECURE_COOKIES", default=False)
+CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+
+# --- what Django is made of here ---------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "apps.audit",
+    "apps.accounts",
+    "apps.catalog",
+    "apps.nodes",
+    "apps.replicas",
+    "apps.gateway",
+    "apps.console",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "llmgw.urls"
+ASGI_APPLICATION = "llmgw.asgi.application"
+WSGI_APPLICATION = "llmgw.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+LANGUAGE_CODE = "en"
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+WHITENOISE_USE_FINDERS = True  # serves the packages' own static files without a collect step
+WHITENOISE_AUTOREFRESH = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- database ----------------------------------------------------------------------------------------------------
+DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{STATE_DIR}/llmgw.sqlite3")}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # WAL lets readers go on while one writes; an immediate transaction waits for its turn at its beginning, where
+    # the busy time-out holds, instead of failing in its middle.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+
+# --- Redis and Celery --------------------------------------------------------------------------------------------
+REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6390/0")
+
+# --- llmgw -------------------------------------------------------------------------------------------------------
+LLMGW_HEARTBEAT_S = env.float("LLMGW_HEARTBEAT_S", default=2.0)
+"""Seconds between two ticks."""
+LLMGW_UNREACHABLE_TICKS = env.int("LLMGW_UNREACHABLE_TICKS", default=3)
+"""Missed ticks until a node is unreachable: its replicas stay in the routing table, nothing new goes there."""
+LLMGW_LOST_TICKS = env.int("LLMGW_LOST_TICKS", default=9)
+"""Missed ticks until a node is lost and its replicas are replaced."""
+LLMGW_RECONCILE_S = env.float("LLMGW_RECONCILE_S", default=5.0)
+"""Seconds between two looks of beat whether a pass is due: the net below the events."""
+LLMGW_DRAIN_S = env.float("LLMGW_DRAIN_S", default=300.0)
+"""How long a draining replica may finish its open requests, in seconds."""
+LLMGW_ORDER_RESEND_S = env.float("LLMGW_ORDER_RESEND_S", default=5.0)
+"""After how many seconds without an answer an order is sent again; doubles with each sending up to a minute."""
+LLMGW_ROUTER_URL = env.str("LLMGW_ROUTER_URL", default="http://127.0.0.1:8080")
+"""Where clients reach the router: printed and linked, not listened on."""
+
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "llmgw",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+UNFOLD = {"SITE_TITLE": "llmgw", "SITE_HEADER": "llmgw"}
