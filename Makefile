@@ -1,7 +1,7 @@
 # All a newcomer needs: `make run` starts llmgw on this machine, `make test` tests it.
 # Both install what is locked in requirements/ into .venv first, once.
 
-VENV   := .venv
+export VENV := .venv
 BIN    := $(VENV)/bin
 PYTEST ?= $(BIN)/python -m pytest
 JOBS   ?= 2

@@ -1,0 +1,45 @@
+"""What can be said of the images and the compose file without a container engine."""
+
+import re
+
+import yaml
+
+from tests.architecture.tree import ROOT
+
+DOCKERFILE = (ROOT / "docker/Dockerfile").read_text("utf-8")
+SERVICES = yaml.safe_load((ROOT / "docker/compose.yaml").read_text("utf-8"))["services"]
+STAGES = set(re.findall(r"^FROM .* AS (\w+)$", DOCKERFILE, re.MULTILINE))
+LOOPBACK = "127.0.0.1:"
+
+
+def test_everything_is_published_on_loopback_only():
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published
+    assert all(port.startswith(LOOPBACK) for ports in published.values() for port in ports), published
+
+
+def test_services_use_images_that_are_built():
+    targets = {service["build"]["target"] for service in SERVICES.values() if "build" in service}
+    assert targets == {"control", "node", "router"}
+    assert targets <= STAGES
+
+
+def test_what_the_images_copy_exists():
+    copied = [
+        word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()
+    ]
+    assert "requirements/" in copied
+    assert all((ROOT / name).exists() for name in copied if not name.startswith("--")), copied
+
+
+def test_each_image_installs_a_locked_file():
+    installed = set(re.findall(r"requirements/([\w-]+)\.txt", DOCKERFILE))
+    assert installed == {"control", "node", "router", "tracing"}
+    assert all((ROOT / "requirements" / f"{name}.txt").exists() for name in installed)
+    assert "--require-hashes" in DOCKERFILE
+
+
+def test_no_image_runs_as_root():
+    for stage in ("control", "node", "router"):
+        body = DOCKERFILE.split(f" AS {stage}\n")[1].split("\nFROM ")[0]
+        assert re.search(r"^USER llmgw$", body, re.MULTILINE), f"{stage} runs as root"
