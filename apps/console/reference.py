@@ -12,7 +12,6 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from llmgw.core.lifecycle import AT_REST, TRANSITIONS
 from llmgw.core.refusals import REFUSALS, Refusal
 from llmgw.core.world import State
-from llmgw.schedule import beat_schedule
 
 MADE: Final = "<!-- Made by `make docs`; edit the code instead. -->"
 
@@ -41,19 +40,6 @@ def refusals_page() -> str:
     )
 
 
-def schedule_page() -> str:
-    """List what runs by itself, at the default settings."""
-    rows = [
-        f"| {name} | `{entry['task']}` | {entry['schedule']:g} s | {entry['options']['expires']:g} s |"
-        for name, entry in beat_schedule(heartbeat_s=2.0, reconcile_s=5.0).items()
-    ]
-    return _page(
-        "What runs by itself",
-        "Beat sends these; the first two intervals are settings, shown here at their defaults.",
-        "\n".join(["| tick | task | every | is dropped when older than |", "| --- | --- | --- | --- |", *rows]),
-    )
-
-
 def api_schema() -> str:
     """Describe the REST API as OpenAPI."""
     schema = SchemaGenerator().get_schema(request=None, public=True)
@@ -66,7 +52,6 @@ PAGES: Final[Mapping[PurePosixPath, Callable[[], str]]] = MappingProxyType(
         PurePosixPath("docs/reference/lifecycle.md"): lifecycle_page,
         PurePosixPath("docs/reference/openapi.yaml"): api_schema,
         PurePosixPath("docs/reference/refusals.md"): refusals_page,
-        PurePosixPath("docs/reference/schedule.md"): schedule_page,
     }
 )
 

@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.console.reference import lifecycle_page, refusals_page, schedule_page
+from apps.console.reference import lifecycle_page, refusals_page
 from llmgw.core.lifecycle import TRANSITIONS
 from llmgw.core.refusals import REFUSALS
 
@@ -18,10 +18,6 @@ def test_every_move_is_drawn_and_listed():
 def test_every_refusal_can_be_linked_to():
     page = refusals_page()
     assert all(f'<a id="{kind.code}"></a>' in page for kind in REFUSALS)
-
-
-def test_the_schedule_tells_when_a_tick_is_dropped():
-    assert "| heartbeat | `llmgw.nodes.heartbeat` | 2 s | 2 s |" in schedule_page()
 
 
 def test_check_names_what_is_out_of_date_and_writes_nothing(tmp_path, settings):
