@@ -1,0 +1,88 @@
+"""The outside world as the node's code sees it: one small Protocol, so that a made-up machine can stand in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from llmgw.core.units import Bytes, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What became of one call of an outside tool. A tool that is missing or hangs is an answer, not an exception."""
+
+    code: int | None
+    """Exit code, negative for a signal; None when it did not run to its end."""
+    out: str = ""
+    err: str = ""
+    problem: str = ""
+    """Why there is no exit code: `not found`, `not allowed`, `no answer within 5 s`."""
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the tool ran and was content."""
+        return self.code == 0
+
+
+class Disk(NamedTuple):
+    """Space of the file system that holds a path."""
+
+    total: Bytes
+    free: Bytes
+
+
+class Machine(Protocol):
+    """This machine."""
+
+    def now(self) -> Seconds:
+        """Return the moment, as seconds since 1970; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since some moment; never jumps."""
+        ...
+
+    def new_id(self) -> str:
+        """Return 32 hexadecimal digits that nobody else has."""
+        ...
+
+    def boot_id(self) -> str:
+        """Return the kernel's name for the time since the last boot."""
+        ...
+
+    def cpu_count(self) -> int:
+        """Return how many CPUs this process may use."""
+        ...
+
+    def disk(self, path: Path) -> Disk | None:
+        """Return the space where `path` is, or will be once its missing folders are made; None when unreadable."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment that this process was started with."""
+        ...
+
+    def which(self, program: str) -> str | None:
+        """Return the absolute path of a program given by path or by name; None when there is none to execute."""
+        ...
+
+    def has_module(self, name: str) -> bool:
+        """Tell whether this Python could import a top-level module; does not import it."""
+        ...
+
+    def output(self, argv: Sequence[str], timeout: float) -> ToolResult:
+        """Run a tool with empty input for at most `timeout` seconds and return what it printed."""
+        ...
+
+    def read_text(self, path: Path) -> str | None:
+        """Return a file's text, wrong bytes replaced; None when it cannot be read."""
+        ...
+
+    def names_in(self, folder: Path) -> tuple[str, ...]:
+        """Return the sorted names in a folder; empty when it cannot be read."""
+        ...
+
+    def checkpoint(self, point: str) -> None:
+        """Mark a step that a test may have this process killed at; does nothing otherwise."""
+        ...

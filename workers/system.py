@@ -1,0 +1,117 @@
+"""The real machine: clock, files, tools, and the one switch by which a test kills this process at a chosen step."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from llmgw.core.units import Bytes, Seconds
+from workers.ports import Disk, ToolResult
+
+DIE_AT: Final = "LLMGW_TEST_DIE_AT"
+"""Names the checkpoint at which this process kills itself, as a power cut would; for tests of recovery."""
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_AFTER_KILL_S: Final = 1.0
+
+
+class RealMachine:
+    """The machine this process runs on."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = MappingProxyType(dict(environment))
+        self._die_at = self._environment.get(DIE_AT, "")
+
+    def now(self) -> Seconds:
+        return Seconds(time.time())
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def new_id(self) -> str:
+        return uuid.uuid4().hex
+
+    @cached_property
+    def _boot_id(self) -> str:
+        return _BOOT_ID.read_text("ascii").strip()
+
+    def boot_id(self) -> str:
+        return self._boot_id
+
+    def cpu_count(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    def disk(self, path: Path) -> Disk | None:
+        there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+        try:
+            usage = shutil.disk_usage(there)
+        except OSError:
+            return None
+        return Disk(Bytes(usage.total), Bytes(usage.free))
+
+    def environment(self) -> Mapping[str, str]:
+        return self._environment
+
+    def which(self, program: str) -> str | None:
+        found = shutil.which(program, path=self._environment.get("PATH"))
+        return str(Path(found).absolute()) if found else None
+
+    def has_module(self, name: str) -> bool:
+        return importlib.util.find_spec(name) is not None
+
+    def output(self, argv: Sequence[str], timeout: float) -> ToolResult:
+        try:
+            tool = self._start(argv)
+        except FileNotFoundError:
+            return ToolResult(None, problem="not found")
+        except OSError as error:
+            return ToolResult(None, problem=f"not allowed: {error.strerror}")
+        try:
+            out, err = tool.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return ToolResult(None, *_kill(tool), problem=f"no answer within {timeout:g} s")
+        return ToolResult(tool.returncode, out, err)
+
+    def _start(self, argv: Sequence[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**self._environment, "LC_ALL": "C"},  # parsers know the English words
+            start_new_session=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+
+    def read_text(self, path: Path) -> str | None:
+        try:
+            return path.read_text("utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def names_in(self, folder: Path) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(entry.name for entry in folder.iterdir()))
+        except OSError:
+            return ()
+
+    def checkpoint(self, point: str) -> None:
+        if point == self._die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill(tool: "subprocess.Popen[str]") -> tuple[str, str]:
+    """End a tool that hangs, with its children; one that the kernel does not let go is left behind."""
+    os.killpg(tool.pid, signal.SIGKILL)
+    try:
+        return tool.communicate(timeout=_AFTER_KILL_S)
+    except subprocess.TimeoutExpired:
+        return "", ""
