@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -299,14 +299,12 @@ def to_wire(message: Order | Report) -> Json:
 
 def order_from_wire(raw: object) -> AnyOrder | Unreadable:
     """Read an order."""
-    message = _read(raw, AnyOrder)
-    return message
+    return cast("AnyOrder | Unreadable", _read(raw, AnyOrder))
 
 
 def report_from_wire(raw: object) -> AnyReport | Unreadable:
     """Read a report."""
-    message = _read(raw, AnyReport)
-    return message
+    return cast("AnyReport | Unreadable", _read(raw, AnyReport))
 
 
 def _read(raw: object, kind: Any) -> Any:
