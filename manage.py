@@ -13,6 +13,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
     from django.core.management import execute_from_command_line  # noqa: PLC0415  # after the version was checked
 
+    from llmgw import logs  # noqa: PLC0415
+
+    logs.configure("manage")
     execute_from_command_line(sys.argv)
 
 

@@ -1,9 +1,12 @@
 """The control plane's Celery app."""
 
 import os
+import sys
+from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
+from llmgw import broker, logs, telemetry
 from llmgw.core import wire
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
@@ -12,31 +15,34 @@ from django.conf import settings
 
 from llmgw.schedule import beat_schedule
 
-app = Celery("llmgw")
+app = Celery("llmgw", amqp=broker.AMQP_CLASS)
 app.conf.update(
+    broker.SETTINGS,
     broker_url=settings.REDIS_URL,
-    result_backend=None,
-    task_ignore_result=True,
-    task_serializer="json",
-    accept_content=["json"],
     task_default_queue=wire.CONTROL_QUEUE,
-    task_create_missing_queues=True,
-    worker_prefetch_multiplier=1,
-    worker_hijack_root_logger=False,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
-    # Tasks are short; the restore sweeps run every second, so that what a killed worker held comes back at once.
-    broker_transport_options={
-        "visibility_timeout": 60,
-        "unacked_restore_interval": 1,
-        "unacked_restore_throttle": 1,
-        "socket_keepalive": True,
-    },
     task_acks_late=True,
     task_reject_on_worker_lost=True,
-    worker_send_task_events=False,
-    timezone="UTC",
+    # In memory: the table is fixed, and a file could be torn. The first ticks come at once after a start.
+    beat_scheduler="celery.beat:Scheduler",
     beat_schedule=beat_schedule(settings.LLMGW_HEARTBEAT_S, settings.LLMGW_RECONCILE_S),
     beat_max_loop_interval=1,
 )
 app.autodiscover_tasks()
+
+
+def process_name() -> str:
+    """Tell beat and worker apart; both are started as `celery -A llmgw.celery …`."""
+    return "beat" if "beat" in sys.argv[1:] else "control"
+
+
+@signals.setup_logging.connect
+def configure_logs(**_: Any) -> None:
+    """Keep Celery from setting up a log of its own."""
+    logs.configure(process_name())
+
+
+@signals.worker_init.connect
+@signals.beat_init.connect
+def configure_tracing(**_: Any) -> None:
+    """Trace what is sent and run from here on."""
+    telemetry.configure(process_name())

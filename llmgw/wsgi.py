@@ -4,5 +4,9 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from llmgw import logs, telemetry
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
+logs.configure("web")
+telemetry.configure("web")  # before Django reads its middleware: tracing adds its own
 application = get_wsgi_application()

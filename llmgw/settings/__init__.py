@@ -70,6 +70,7 @@ TEMPLATES = [
     },
 ]
 LANGUAGE_CODE = "en"
+LOGGING_CONFIG = None  # llmgw.logs sees to it, for every process alike
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"

@@ -1,0 +1,96 @@
+"""Tracing over OTLP, when OTEL_EXPORTER_OTLP_ENDPOINT names a collector; without it nothing is loaded or done."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+
+# Spans that come every other second and tell nothing.
+_QUIET: Final = ("llmgw.nodes.heartbeat", "llmgw.node.tick", "llmgw.replicas.tidy")
+_is_on = False
+
+
+def configure(process: str) -> None:
+    """Send this process's spans to the collector, those of Django and Celery among them, where there is one."""
+    global _is_on  # noqa: PLW0603  # a process traces or does not, and its helpers must know at no cost
+    if _is_on or not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return
+    _set_provider(process)
+    _instrument(process)
+    _is_on = True
+
+
+def _set_provider(process: str) -> None:
+    from opentelemetry import trace  # noqa: PLC0415  # only where there is a collector
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    class Worthwhile(BatchSpanProcessor):
+        """Lets the heartbeat's spans go."""
+
+        def on_end(self, span: ReadableSpan) -> None:
+            if not span.name.endswith(_QUIET):
+                super().on_end(span)
+
+    provider = TracerProvider(resource=Resource.create({"service.name": f"llmgw-{process}"}))
+    provider.add_span_processor(Worthwhile(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+def _instrument(process: str) -> None:
+    if process == "router":
+        return
+    from opentelemetry.instrumentation.celery import CeleryInstrumentor  # noqa: PLC0415
+
+    CeleryInstrumentor().instrument()
+    if process == "web":
+        from opentelemetry.instrumentation.django import DjangoInstrumentor  # noqa: PLC0415
+
+        DjangoInstrumentor().instrument()
+
+
+def current_traceparent() -> str:
+    """Return the W3C `traceparent` of the span we are in; empty when there is none."""
+    if not _is_on:
+        return ""
+    from opentelemetry.propagate import inject  # noqa: PLC0415
+
+    carrier: dict[str, str] = {}
+    inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def continue_trace(traceparent: str) -> AbstractContextManager[None]:
+    """Make what happens inside belong to the trace that another process began."""
+    return _continued(traceparent) if _is_on and traceparent else nullcontext()
+
+
+@contextmanager
+def _continued(traceparent: str) -> Iterator[None]:
+    from opentelemetry import context  # noqa: PLC0415
+    from opentelemetry.propagate import extract  # noqa: PLC0415
+
+    token = context.attach(extract({"traceparent": traceparent}))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def span(name: str, **attributes: str | float | bool) -> AbstractContextManager[Any]:
+    """Record what happens inside as one span."""
+    if not _is_on:
+        return nullcontext()
+    from opentelemetry import trace  # noqa: PLC0415
+
+    return trace.get_tracer("llmgw").start_as_current_span(name, attributes=attributes)
+
+
+def note(**attributes: str | float | bool) -> None:
+    """Add facts to the span we are in."""
+    if _is_on:
+        from opentelemetry import trace  # noqa: PLC0415
+
+        trace.get_current_span().set_attributes(attributes)
