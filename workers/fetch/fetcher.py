@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from llmgw.core.units import Bytes
+from llmgw.core.validation.sources import HubFile, LocalFile, PackageFile, parse_source, source_problems
 from llmgw.core.wanted import Source
 from llmgw.core.wire import Progress
 from workers.fetch import verify
-from workers.fetch.failure import CHECKSUM, MISSING, FetchFailed
-from workers.fetch.sources import AnySource, HubFile, LocalFile, PackageFile, parse
+from workers.fetch.failure import MISSING, FetchFailed
+from workers.fetch.verify import OnProgress
 from workers.settings import NodeSettings
-
-OnProgress = Callable[[Progress], object]
-"""Called again and again during a fetch; may raise to give the fetch up, what was fetched is kept for the next."""
 
 _WAIT: Final = 0.2
 
@@ -39,21 +37,19 @@ class Fetcher:
 
     def fetch(self, source: Source, progress: OnProgress) -> Path:
         """Return the path of the weights, whole and verified; raises FetchFailed."""
-        place = parse(source.uri)
+        place = _place(source)
         with self._alone(_target(place), progress):
             if isinstance(place, HubFile):
                 return self._from_hub(place, source, progress)
             return self._in_place(place, source, progress)
 
     def _in_place(self, place: PackageFile | LocalFile, source: Source, progress: OnProgress) -> Path:
-        path = _package_path(place) if isinstance(place, PackageFile) else place.path
+        path = _package_path(place) if isinstance(place, PackageFile) else Path(place.path)
         size = _size_of(path, _cure_of(place))
-        if source.size not in {None, size}:
-            raise FetchFailed(CHECKSUM, _other_size(str(path), size, source))
-        told = Progress(Bytes(size), Bytes(size))
+        verify.check_size(str(path), size, source)
         if source.sha256:
-            verify.check(path, source.sha256, self._weights / "verified", lambda: progress(told))
-        progress(told)
+            verify.check(path, source.sha256, self._weights / "verified", progress)
+        progress(verify.whole(size))
         return path
 
     def _from_hub(self, place: HubFile, source: Source, progress: OnProgress) -> Path:
@@ -75,21 +71,28 @@ class Fetcher:
             lock.release()
 
 
-def _target(place: AnySource) -> str:
+def _place(source: Source) -> PackageFile | LocalFile | HubFile:
+    place = parse_source(source.uri)
+    if place is None:
+        raise FetchFailed(MISSING, "; ".join(problem.text() for problem in source_problems(source)))
+    return place
+
+
+def _target(place: PackageFile | LocalFile | HubFile) -> str:
     """Name what must not be touched by two at once; revisions of a hub's file may be the same commit."""
-    return f"{place.repo_id}/{place.filename}" if isinstance(place, HubFile) else repr(place)
+    return f"{place.repository}/{place.file}" if isinstance(place, HubFile) else repr(place)
 
 
 def _package_path(place: PackageFile) -> Path:
-    spec = find_spec(place.package)
+    top, *below = place.package.split(".")  # asked for a dotted name, find_spec would import what is above it
+    spec = find_spec(top)
     if spec is None or not spec.submodule_search_locations:
         raise FetchFailed(
             MISSING,
-            f"the Python package {place.package} is not installed on this node"
+            f"the Python package {top} is not installed on this node"
             f" – install it into the environment of the node's worker, or declare another source",
         )
-    folders = [Path(folder) for folder in spec.submodule_search_locations]
-    paths = [folder.joinpath(*place.parts) for folder in folders]
+    paths = [Path(folder).joinpath(*below, place.file) for folder in spec.submodule_search_locations]
     return next((path for path in paths if path.exists()), paths[0])
 
 
@@ -108,7 +111,3 @@ def _size_of(path: Path, cure: str) -> int:
     if not path.is_file():
         raise FetchFailed(MISSING, f"{path} is not a regular file – {cure}")
     return stat.st_size
-
-
-def _other_size(what: str, size: int, source: Source) -> str:
-    return f"{what} has {size} bytes, the catalog says {source.size} – replace the file, or correct the catalog entry"

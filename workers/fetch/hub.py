@@ -16,11 +16,12 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from llmgw.core.units import Bytes, gib
+from llmgw.core.validation.sources import HubFile
 from llmgw.core.wanted import Source
 from llmgw.core.wire import Progress
 from workers.fetch import verify
-from workers.fetch.failure import CHECKSUM, DISK_FULL, FAILED, MISSING, FetchFailed
-from workers.fetch.sources import HubFile
+from workers.fetch.failure import DISK_FULL, FAILED, MISSING, FetchFailed
+from workers.fetch.verify import OnProgress
 from workers.settings import NodeSettings
 
 # Its warnings quote addresses that are signed for the bearer.
@@ -30,8 +31,6 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _SPARE: Final = 64 * 1024**2
 """Room that a fetch leaves on the disk, so that journals and logs can still be written."""
-
-OnProgress = Callable[[Progress], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Hub:
     def fetch(self, place: HubFile, source: Source, progress: OnProgress) -> Path:
         """Return the whole, verified file, from here if it is here."""
         kept = self._kept(place)
-        if kept and (self._settings.offline or _COMMIT.fullmatch(place.revision)):
+        if kept and (self._settings.offline or _is_commit(place)):
             return self._verified(kept, source, progress)
         if self._settings.offline:
             cure = f"fetch it while online, or copy it to {self._path(place, '<commit>')}"
@@ -76,7 +75,7 @@ class Hub:
     # --- what is here already
 
     def _kept(self, place: HubFile) -> Path | None:
-        commit = place.revision if _COMMIT.fullmatch(place.revision) else self._commit_of(place)
+        commit = _revision(place) if _is_commit(place) else self._commit_of(place)
         path = self._path(place, commit) if commit else None
         return path if path and path.is_file() else None
 
@@ -87,24 +86,23 @@ class Hub:
             return None
 
     def _reference(self, place: HubFile) -> Path:
-        # A revision may hold slashes; one file name each.
-        return self._files / place.owner / place.repo / "refs" / place.revision.replace("/", "%2F")
+        return self._files / place.repository / "refs" / _revision(place)
 
     def _path(self, place: HubFile, commit: str) -> Path:
-        return self._files.joinpath(place.owner, place.repo, commit, *place.parts)
+        return self._files / place.repository / commit / place.file
 
     def _verified(self, path: Path, source: Source, progress: OnProgress) -> Path:
         size = path.stat().st_size
-        _same_size(str(path), size, source)
+        verify.check_size(str(path), size, source)
         if source.sha256:
-            verify.check(path, source.sha256, self._marks, lambda: progress(_whole(size)))
-        progress(_whole(size))
+            verify.check(path, source.sha256, self._marks, progress)
+        progress(verify.whole(size))
         return path
 
     # --- what the hub says
 
     def _look(self, place: HubFile) -> Remote:
-        seen = get_hf_file_metadata(self._url(place, place.revision), token=self._token(), endpoint=self._endpoint)
+        seen = get_hf_file_metadata(self._url(place, _revision(place)), token=self._token(), endpoint=self._endpoint)
         if not seen.commit_hash or not seen.etag or seen.size is None:
             cure = "check hf_endpoint in the node's settings"
             raise FetchFailed(FAILED, f"{self._hub_name} does not answer as a hub does – {cure}")
@@ -120,7 +118,7 @@ class Hub:
         return self._endpoint or "the hub"
 
     def _url(self, place: HubFile, revision: str) -> str:
-        return hf_hub_url(place.repo_id, place.filename, revision=revision, endpoint=self._endpoint)
+        return hf_hub_url(place.repository, place.file, revision=revision, endpoint=self._endpoint)
 
     def _token(self) -> str | bool:
         file = self._settings.hf_token_file
@@ -135,7 +133,7 @@ class Hub:
     # --- bringing it here
 
     def _bring(self, place: HubFile, remote: Remote, source: Source, progress: OnProgress) -> Path:
-        _same_size(_name(place), remote.size, source)
+        verify.check_size(_name(place), remote.size, source)
         if source.sha256 and remote.sha256 and source.sha256 != remote.sha256:
             raise verify.mismatch(_name(place), source.sha256, remote.sha256)
         path = self._path(place, remote.commit)
@@ -153,7 +151,7 @@ class Hub:
             self._append(place, remote, part, progress)
         except (httpx2.HTTPError, OSError) as error:
             raise self._failure(place, error) from error
-        found = verify.hash_file(part, lambda: progress(_whole(remote.size))) if sha256 else None
+        found = verify.hash_file(part, progress) if sha256 else None
         if sha256 and found != sha256:
             part.unlink()
             raise verify.mismatch(_name(place), sha256, str(found))
@@ -221,12 +219,16 @@ class _Counted:
         self._progress(Progress(Bytes(self._done), self._total))
 
 
-def _whole(size: int) -> Progress:
-    return Progress(Bytes(size), Bytes(size))
+def _revision(place: HubFile) -> str:
+    return place.revision or "main"
+
+
+def _is_commit(place: HubFile) -> bool:
+    return _COMMIT.fullmatch(_revision(place)) is not None
 
 
 def _name(place: HubFile) -> str:
-    return f"{place.repo_id}@{place.revision}/{place.filename}"
+    return f"{place.repository}@{_revision(place)}/{place.file}"
 
 
 def _told(error: Exception) -> str:
@@ -237,12 +239,6 @@ def _told(error: Exception) -> str:
 
 def _is_away(error: Exception) -> bool:
     return not isinstance(error, HfHubHTTPError) or error.response.status_code >= 500
-
-
-def _same_size(what: str, size: int, source: Source) -> None:
-    if source.size not in {None, size}:
-        cure = "replace the file, or correct the catalog entry"
-        raise FetchFailed(CHECKSUM, f"{what} has {size} bytes, the catalog says {source.size} – {cure}")
 
 
 def _write_whole(path: Path, text: str) -> None:

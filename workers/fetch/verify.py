@@ -1,4 +1,4 @@
-"""Checks a file's bytes against a SHA-256, once: a mark remembers what was found."""
+"""Checks a file against what the catalog says of it; bytes are hashed once, a mark remembers what was found."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,9 +7,16 @@ from typing import Final
 
 import msgspec
 
+from llmgw.core.units import Bytes
+from llmgw.core.wanted import Source
+from llmgw.core.wire import Progress
 from workers.fetch.failure import CHECKSUM, FetchFailed
 
 _BLOCK: Final = 8 * 1024**2
+
+
+OnProgress = Callable[[Progress], object]
+"""Called again and again during a fetch; may raise to give the fetch up, what was fetched is kept for the next."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -21,12 +28,12 @@ class Mark(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def check(path: Path, expected: str, marks: Path, still_wanted: Callable[[], object]) -> None:
+def check(path: Path, expected: str, marks: Path, progress: OnProgress) -> None:
     """Raise FetchFailed unless the file's SHA-256 is the expected one; hashes only what no mark vouches for."""
     mark = _mark_file(marks, path)
     if _read(mark) == _state_of(path, expected):
         return
-    found = hash_file(path, still_wanted)
+    found = hash_file(path, progress)
     if found != expected:
         raise mismatch(str(path), expected, found)
     remember(path, found, marks)
@@ -41,14 +48,27 @@ def remember(path: Path, sha256: str, marks: Path) -> None:
     temporary.replace(mark)
 
 
-def hash_file(path: Path, still_wanted: Callable[[], object]) -> str:
-    """Return the SHA-256 of a file; `still_wanted` is called at each block and may raise to give up."""
+def hash_file(path: Path, progress: OnProgress) -> str:
+    """Return the SHA-256 of a file, which is all there already: `progress` only may give up."""
+    told = whole(path.stat().st_size)
     hashed = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             hashed.update(block)
-            still_wanted()
+            progress(told)
     return hashed.hexdigest()
+
+
+def whole(size: int) -> Progress:
+    """Say that all bytes are there."""
+    return Progress(Bytes(size), Bytes(size))
+
+
+def check_size(what: str, size: int, source: Source) -> None:
+    """Raise FetchFailed unless the size is the declared one."""
+    if source.size not in {None, size}:
+        cure = "replace the file, or correct the catalog entry"
+        raise FetchFailed(CHECKSUM, f"{what} has {size} bytes, the catalog says {source.size} – {cure}")
 
 
 def mismatch(what: str, expected: str, found: str) -> FetchFailed:

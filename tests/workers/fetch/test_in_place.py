@@ -65,6 +65,24 @@ def test_what_is_not_there_is_told_with_its_cure(fetcher, uri, says):
     assert missing.value.code == "model-missing"
 
 
+def test_a_package_inside_a_package_is_not_imported_either(fetcher, tmp_path, monkeypatch):
+    package = tmp_path / "outer_weights/inner"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("raise SystemExit('imported')")
+    (package / "model.gguf").write_bytes(CONTENT)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fetcher.fetch(Source("package://outer_weights.inner/model.gguf"), nobody) == package / "model.gguf"
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "model.gguf", "package://some_weights/../secret", "hf://a/b/../c", "file:///a/../b"]
+)
+def test_a_source_that_climbs_or_is_none_is_refused_with_the_forms_that_are(fetcher, uri):
+    with pytest.raises(FetchFailed, match="package://<import name>/<file>") as refused:
+        fetcher.fetch(Source(uri), nobody)
+    assert refused.value.code == "model-missing"
+
+
 def test_other_bytes_than_declared_are_refused(fetcher, weights):
     with pytest.raises(FetchFailed, match="the catalog says " + "0" * 64) as wrong:
         fetcher.fetch(Source(weights.as_uri(), sha256="0" * 64), nobody)
