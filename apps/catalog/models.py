@@ -4,8 +4,18 @@ from django.db import models
 from django.db.models import Q
 
 
+class CatalogRow(models.Model):
+    """The one row that whoever writes the catalog locks first, so that names stay unique over all entries."""
+
+    revision = models.PositiveBigIntegerField(default=0)
+    """Rises with every change."""
+
+    def __str__(self) -> str:
+        return f"revision {self.revision}"
+
+
 class ModelRow(models.Model):
-    """A catalog entry. Retired, not deleted, until nothing of it runs any more."""
+    """A catalog entry. Retired, not deleted; declared again under its name, it is the same row again."""
 
     name = models.CharField(max_length=63)
     aliases = models.JSONField(default=list, blank=True)

@@ -13,11 +13,17 @@ class NodeRow(models.Model):
     state = models.CharField(max_length=16, choices=[(s, s.value) for s in NodeState], default=NodeState.JOINING)
     state_since = models.DateTimeField()
     epoch = models.PositiveIntegerField(default=1)
-    """Rises when the node is given up, or comes back with another boot id or state folder; fences orders and reports."""
+    """Rises when the node is given up, or comes with another boot id or state folder; fences orders and reports."""
     instance = models.CharField(max_length=64, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
     last_seq = models.BigIntegerField(default=0)
+    """Highest sequence number seen of this instance."""
+    registered_seq = models.BigIntegerField(default=0)
+    """That of the last registration: an older one that comes late would undo it."""
+    inventory_seq = models.BigIntegerField(default=0)
+    """That of the last report which carried an inventory."""
     last_tick = models.BigIntegerField(default=0)
+    """The last tick that it was heard to answer, as of the last change of its state."""
     last_heard_at = models.DateTimeField(null=True)
     """When the control plane last had a registration, a return or a report from it, by the control plane's clock."""
     digest_differs = models.PositiveIntegerField(default=0)
@@ -78,7 +84,8 @@ class ReportCountRow(models.Model):
     node_name = models.CharField(max_length=63)
     """Not a key: a report may name a node that nobody knows."""
     outcome = models.CharField(max_length=32)
-    """`taken`, or why not: `repeated`, `stale-epoch`, `stale-seq`, `unreadable`, `unknown-node`, `other-instance`."""
+    """`taken`, or why not: `repeated`, `stale-epoch`, `stale-seq`, `unreadable`, `unknown-node`, `other-instance`;
+    `new-epoch` for a registration that was answered with another epoch."""
     count = models.PositiveBigIntegerField(default=0)
     last_at = models.DateTimeField()
     last_detail = models.CharField(max_length=500, blank=True)

@@ -1,0 +1,18 @@
+"""How commands print: one JSON document, or a table that a person reads."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def as_json(document: Any) -> str:
+    """Return one document; keys keep the order in which they were told."""
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def as_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return columns as wide as their widest cell, two spaces apart; the last one is left ragged."""
+    cells = [[str(header).upper() for header in headers], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,94 @@
+"""Rows of nodes as core values, and as the doors show them."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.nodes.models import DeviceRow, NodeRow
+from llmgw.core import wire
+from llmgw.core.units import Bytes, NodeName
+from llmgw.core.world import Device, DeviceKind, Node, NodeState
+
+
+def known() -> QuerySet[NodeRow]:
+    """Return all nodes with their devices: two queries, however many there are."""
+    return NodeRow.objects.prefetch_related("devices")
+
+
+def find(name: str) -> NodeRow | None:
+    """Return a node by its name."""
+    return known().filter(name=name).first()
+
+
+def nodes() -> tuple[Node, ...]:
+    """Return all that is, as far as nodes go, in two queries."""
+    return tuple(node_of(row) for row in known())
+
+
+def node_of(row: NodeRow) -> Node:
+    """Return the node as a core value; one query unless its devices were fetched along."""
+    free = row.inventory.get("disk_free")
+    return Node(
+        name=NodeName(row.name),
+        state=NodeState(row.state),
+        address=row.address,
+        epoch=row.epoch,
+        devices=tuple(device_of(device) for device in row.devices.all()),
+        engines=frozenset(row.inventory.get("engines", ())),
+        disk_free=None if free is None else Bytes(free),
+        cordoned=row.cordoned,
+        labels=dict(row.labels),
+    )
+
+
+def device_of(row: DeviceRow) -> Device:
+    """Return the device as a core value."""
+    return Device(
+        id=row.device_id,
+        kind=DeviceKind(row.kind),
+        device_class=row.device_class,
+        memory=Bytes(row.memory),
+        slots=row.slots,
+        unhealthy=row.unhealthy or None,
+    )
+
+
+def is_estranged(row: NodeRow, beat: wire.Beat) -> bool:
+    """Tell whether a node answers as somebody else than it is here, or has not registered as what it is here."""
+    told = (beat.instance, beat.boot_id, beat.epoch)
+    return row.state == NodeState.JOINING or told != (row.instance, row.boot_id, row.epoch)
+
+
+def state_word(row: NodeRow) -> str:
+    """Return the word operators read: a ready node that takes nothing new is `cordoned`."""
+    return "cordoned" if row.cordoned and row.state == NodeState.READY else str(row.state)
+
+
+def describe(row: NodeRow) -> dict[str, Any]:
+    """Return the shape that the API and `--json` print."""
+    return {
+        "name": row.name,
+        "address": row.address,
+        "state": str(row.state),
+        "state_since": row.state_since.isoformat(),
+        "cordoned": row.cordoned,
+        "epoch": row.epoch,
+        "instance": row.instance,
+        "boot_id": row.boot_id,
+        "last_heard_at": row.last_heard_at.isoformat() if row.last_heard_at else None,
+        "labels": row.labels,
+        "devices": [_describe_device(device) for device in row.devices.all()],
+        "inventory": row.inventory,
+        "findings": row.findings,
+    }
+
+
+def _describe_device(row: DeviceRow) -> dict[str, Any]:
+    return {
+        "id": row.device_id,
+        "kind": str(row.kind),
+        "class": row.device_class,
+        "memory_bytes": row.memory,
+        "slots": row.slots,
+        "unhealthy": row.unhealthy or None,
+    }
