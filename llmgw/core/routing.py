@@ -113,8 +113,9 @@ def pick(
     usable = [e for e in route.endpoints if e.launch_id not in suspended]
     if not usable:
         return NotServing(model, len(route.endpoints))
-    least = min(in_flight(e.launch_id) for e in usable)
-    equals = [e for e in usable if in_flight(e.launch_id) == least]
+    loads = [in_flight(e.launch_id) for e in usable]
+    least = min(loads)
+    equals = [e for e, load in zip(usable, loads, strict=True) if load == least]
     return equals[turn % len(equals)]
 
 
