@@ -110,6 +110,8 @@ LLMGW_ORDER_RESEND_S = env.float("LLMGW_ORDER_RESEND_S", default=5.0)
 """After how many seconds without an answer an order is sent again; doubles with each sending up to a minute."""
 LLMGW_ROUTER_URL = env.str("LLMGW_ROUTER_URL", default="http://127.0.0.1:8080")
 """Where clients reach the router: printed and linked, not listened on."""
+LLMGW_ROUTER_OPEN = env.bool("LLMGW_ROUTER_OPEN", default=False)
+"""Whether the router lets requests in without a key."""
 
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
