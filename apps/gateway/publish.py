@@ -52,6 +52,15 @@ def publish(*, at_least: int = 1) -> Table:
     return table
 
 
+def revision_in_redis() -> int | None:
+    """Return the revision of the table that routers find now; None when there is none, or Redis is away."""
+    try:
+        present = _in_redis()
+    except RedisError:
+        return None
+    return present.revision if present else None
+
+
 def _in_redis() -> Table | None:
     raw = client().get(wire.ROUTES_KEY)
     return decode(raw) if isinstance(raw, bytes) else None

@@ -1,5 +1,6 @@
 """Rows of nodes as core values, and as the doors show them."""
 
+from collections import Counter
 from typing import Any
 
 from django.db.models import QuerySet
@@ -62,6 +63,12 @@ def is_estranged(row: NodeRow, beat: wire.Beat) -> bool:
 def state_word(row: NodeRow) -> str:
     """Return the word operators read: a ready node that takes nothing new is `cordoned`."""
     return "cordoned" if row.cordoned and row.state == NodeState.READY else str(row.state)
+
+
+def devices_in_words(row: NodeRow) -> str:
+    """Return the node's devices by class: `8 × h100-80g, cpu`."""
+    counts = Counter(device.device_class for device in row.devices.all())
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.items()) or "–"
 
 
 def describe(row: NodeRow) -> dict[str, Any]:

@@ -19,17 +19,11 @@ class Command(BaseCommand):
         parser.add_argument("--verb", default="", help="only this verb, for example model.declare")
         parser.add_argument("--object", default="", dest="object_id", help="only what was done to this object")
         parser.add_argument("--actor", default="", help="only what this person did")
-        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document")
+        parser.add_argument("--json", action="store_true", help="print one JSON document")
 
-    def handle(
-        self, *args: Any, limit: int, verb: str, object_id: str, actor: str, as_json: bool, **options: Any
-    ) -> None:
+    def handle(self, *args: Any, limit: int, verb: str, object_id: str, actor: str, json: bool, **options: Any) -> None:
         rows = queries.latest(limit=max(limit, 0), verb=verb, object_id=object_id, actor=actor)
-        self.stdout.write(_document(rows) if as_json else _table(rows))
-
-
-def _document(rows: Any) -> str:
-    return as_json({"items": [queries.describe(row) for row in rows]})
+        self.stdout.write(as_json({"items": [queries.describe(row) for row in rows]}) if json else _table(rows))
 
 
 def _table(rows: Any) -> str:
