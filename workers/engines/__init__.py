@@ -1,0 +1,1 @@
+"""Touching a running engine: starting it, telling it from a stranger, asking it, ending it."""
