@@ -32,6 +32,12 @@ def test_what_the_images_copy_exists():
     assert all((ROOT / name).exists() for name in copied if not name.startswith("--")), copied
 
 
+def test_the_control_image_holds_all_that_django_reads():
+    body = DOCKERFILE.split(" AS control\n")[1].split("\nFROM ")[0]
+    needed = [name for name in ("manage.py", "llmgw/", "apps/", "templates/") if (ROOT / name).exists()]
+    assert not [name for name in needed if f"COPY {name} " not in body]
+
+
 def test_each_image_installs_a_locked_file():
     installed = set(re.findall(r"requirements/([\w-]+)\.txt", DOCKERFILE))
     assert installed == {"control", "node", "router", "tracing"}
