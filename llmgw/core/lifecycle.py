@@ -1,5 +1,6 @@
 """The table of moves that a shard and its replica may make, and how long a failed one waits."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -88,6 +89,23 @@ class NotAllowed:
 def after(state: State, happened: Happened) -> State | NotAllowed:
     """Look the move up; missing means forbidden."""
     return TRANSITIONS.get((state, happened)) or NotAllowed(state, happened)
+
+
+# How far each is on its way up; a replica is where its slowest shard is.
+_UPWARD: Final = (State.PLACED, State.FETCHING, State.LAUNCHING, State.LOADING, State.READY)
+
+
+def of_replica(shards: Collection[State]) -> State:
+    """Tell a replica's state from those of its present attempt's shards: one failed or lost shard fails the whole."""
+    states = set(shards)
+    for decides in (State.FAILED, State.LOST, State.STOPPING):
+        if decides in states:
+            return decides
+    if State.STOPPED in states:
+        return State.STOPPED if states == {State.STOPPED} else State.STOPPING
+    if State.DRAINING in states:
+        return State.DRAINING
+    return next((state for state in _UPWARD if state in states), State.QUEUED)
 
 
 FIRST_WAIT: Final = Seconds(1.0)

@@ -22,6 +22,11 @@ class Source:
     size: Bytes | None = None
     sha256: str | None = None
 
+    @property
+    def copied(self) -> bool:
+        """True when a node keeps its own copy on disk; packages and files are used where they lie."""
+        return self.uri.startswith("hf://")
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:

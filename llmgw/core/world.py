@@ -112,6 +112,8 @@ class Stray:
     node: NodeName
     launch_id: LaunchId
     devices: tuple[str, ...] = ()
+    stopping: bool = False
+    """True once it was ordered to stop; it holds its devices until it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,117 @@
+"""Who may: every reason that speaks against a node or a device, one function each."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from llmgw.core.refusals import (
+    ClassMismatch,
+    DeviceClaimed,
+    DevicesShort,
+    DeviceUnhealthy,
+    DiskShort,
+    EngineMissing,
+    FabricNone,
+    LabelsMissing,
+    MemoryShort,
+    NodeCordoned,
+    NodeLost,
+    NodeNotJoined,
+    NodeUnreachable,
+    Refusal,
+)
+from llmgw.core.units import Bytes, NodeName
+from llmgw.core.wanted import Demand
+from llmgw.core.world import Device, Node, NodeState
+
+_SILENT: Final[Mapping[NodeState, Callable[[NodeName], Refusal]]] = MappingProxyType(
+    {NodeState.JOINING: NodeNotJoined, NodeState.UNREACHABLE: NodeUnreachable, NodeState.LOST: NodeLost}
+)
+
+Holders = Callable[[NodeName, str], tuple[str, ...]]
+"""Node, device → who is on it."""
+
+
+def node_refusals(node: Node, demand: Demand, *, keeps_weights: bool) -> Iterator[Refusal]:
+    """Say what speaks against the node as a whole, whatever runs on it."""
+    for check in _NODE_CHECKS:
+        yield from check(node, demand)
+    if not keeps_weights:
+        yield from _disk(node, demand)
+
+
+def usable(node: Node, device_class: str, demand: Demand) -> tuple[Device, ...]:
+    """Return the devices of a class that would do if nobody were on them."""
+    memory = demand.memory
+    return tuple(d for d in node.devices if d.device_class == device_class and not d.unhealthy and d.memory >= memory)
+
+
+def refusals(node: Node, demand: Demand, holders: Holders, *, keeps_weights: bool) -> tuple[Refusal, ...]:
+    """Say all that speaks against one node: of the node, and of each of its devices."""
+    return (
+        *node_refusals(node, demand, keeps_weights=keeps_weights),
+        *_device_refusals(node, demand, holders),
+    )
+
+
+def _heard(node: Node, _demand: Demand) -> Iterator[Refusal]:
+    if node.state in _SILENT:
+        yield _SILENT[node.state](node.name)
+
+
+def _cordon(node: Node, _demand: Demand) -> Iterator[Refusal]:
+    if node.cordoned:
+        yield NodeCordoned(node.name)
+
+
+def _fabric(_node: Node, demand: Demand) -> Iterator[Refusal]:
+    if demand.profile.nodes > 1:
+        yield FabricNone(demand.profile.nodes)
+
+
+def _engine(node: Node, demand: Demand) -> Iterator[Refusal]:
+    if demand.profile.engine not in node.engines:
+        yield EngineMissing(demand.profile.engine, tuple(sorted(node.engines)))
+
+
+def _labels(node: Node, demand: Demand) -> Iterator[Refusal]:
+    wanted = sorted(demand.model.labels.items())
+    missing = tuple(f"{key}={value}" for key, value in wanted if node.labels.get(key) != value)
+    if missing:
+        yield LabelsMissing(missing)
+
+
+def _disk(node: Node, demand: Demand) -> Iterator[Refusal]:
+    source = demand.model.source
+    if source.copied and source.size is not None and node.disk_free is not None:
+        # A twentieth more than the file: the node writes logs and journals there, too.
+        needed = Bytes(source.size + source.size // 20)
+        if needed > node.disk_free:
+            yield DiskShort(needed, node.disk_free)
+
+
+_NODE_CHECKS: Final = (_heard, _cordon, _fabric, _engine, _labels)
+
+
+def _device_refusals(node: Node, demand: Demand, holders: Holders) -> Iterator[Refusal]:
+    classes = demand.profile.device_classes
+    of_class = [device for device in node.devices if device.device_class in classes]
+    if not of_class:
+        yield ClassMismatch(classes, tuple(sorted({device.device_class for device in node.devices})))
+        return
+    against = [_against(device, demand.memory, holders(node.name, device.id)) for device in of_class]
+    yield from (no for no in against if no)
+    free = [device for device, no in zip(of_class, against, strict=True) if not no]
+    most = max(sum(device.device_class == name for device in free) for name in classes)
+    if 0 < most < demand.profile.devices:
+        yield DevicesShort(demand.profile.devices, most)
+
+
+def _against(device: Device, memory: Bytes, on_it: tuple[str, ...]) -> Refusal | None:
+    if device.unhealthy:
+        return DeviceUnhealthy(device.id, device.unhealthy)
+    if device.memory < memory:
+        return MemoryShort(device.id, memory, device.memory)
+    if len(on_it) >= device.slots:
+        return DeviceClaimed(device.id, device.slots, on_it)
+    return None
