@@ -1,0 +1,1 @@
+"""Stand-ins at the ports: a machine, a fetcher, an engine."""
