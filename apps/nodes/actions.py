@@ -98,7 +98,7 @@ def receive(report: wire.AnyReport, *, now: datetime) -> Reception:
     return reception
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def register(report: wire.Registration, *, now: datetime) -> Reception:
     """Take who the node is and what it has; its launches are to be applied only under the epoch it has here."""
     if not _is_name(report.node):
@@ -118,7 +118,7 @@ def register(report: wire.Registration, *, now: datetime) -> Reception:
     return Reception(NEW_EPOCH, row, hello=True)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def identify(report: wire.Report, *, now: datetime) -> Reception:
     """Tell whether a report comes from the node that we know, under its present epoch, for the first time."""
     row = _locked(report.node)
@@ -137,7 +137,7 @@ def identify(report: wire.Report, *, now: datetime) -> Reception:
     return Reception(TAKEN, row)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def inventory_changed(report: wire.InventoryChanged, *, now: datetime) -> Reception:
     """Take the node's new inventory, unless it is older than what we have."""
     reception = identify(report, now=now)
