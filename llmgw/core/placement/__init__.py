@@ -1,8 +1,8 @@
 """Where one replica goes: the devices chosen for it, or for every candidate why not."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from llmgw.core.placement.checks import refusals
 from llmgw.core.placement.fleet import Fleet
 from llmgw.core.refusals import NoNodes, Refusal
 from llmgw.core.units import NodeName
@@ -12,8 +12,7 @@ from llmgw.core.world import ClusterSnapshot
 __all__ = ["Fleet", "Part", "Placement", "Refusals", "Refused", "fitting", "place"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What one shard gets."""
 
     node: NodeName
@@ -29,8 +28,7 @@ class Placement:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """One reason against one candidate; node and profile are None where the reason is not about one."""
 
     node: NodeName | None
@@ -67,7 +65,5 @@ def _all_refused(fleet: Fleet, demand: Demand) -> tuple[Refused, ...]:
     if not fleet.nodes:
         return (Refused(None, None, NoNodes()),)
     return tuple(
-        Refused(node.name, demand.profile.name, no)
-        for node in fleet.nodes
-        for no in refusals(node, demand, fleet.holders, keeps_weights=fleet.keeps_weights(node, demand.model))
+        Refused(node.name, demand.profile.name, no) for node in fleet.nodes for no in fleet.refusals(node, demand)
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from llmgw.core.refusals import (
     ClassMismatch,
@@ -32,6 +32,14 @@ Holders = Callable[[NodeName, str], tuple[str, ...]]
 """Node, device → who is on it."""
 
 
+class Need(NamedTuple):
+    """What a demand asks of a node's devices: many models ask for the same."""
+
+    classes: tuple[str, ...]
+    devices: int
+    memory: Bytes
+
+
 def node_refusals(node: Node, demand: Demand, *, keeps_weights: bool) -> Iterator[Refusal]:
     """Say what speaks against the node as a whole, whatever runs on it."""
     for check in _NODE_CHECKS:
@@ -46,12 +54,16 @@ def usable(node: Node, device_class: str, demand: Demand) -> tuple[Device, ...]:
     return tuple(d for d in node.devices if d.device_class == device_class and not d.unhealthy and d.memory >= memory)
 
 
-def refusals(node: Node, demand: Demand, holders: Holders, *, keeps_weights: bool) -> tuple[Refusal, ...]:
-    """Say all that speaks against one node: of the node, and of each of its devices."""
-    return (
-        *node_refusals(node, demand, keeps_weights=keeps_weights),
-        *_device_refusals(node, demand, holders),
-    )
+def device_refusals(node: Node, need: Need, holders: Holders) -> tuple[Refusal, ...]:
+    """Say what speaks against each device of the wanted classes, or that there is none of them."""
+    of_class = [device for device in node.devices if device.device_class in need.classes]
+    if not of_class:
+        return (ClassMismatch(need.classes, tuple(sorted({device.device_class for device in node.devices}))),)
+    against = [_against(device, need.memory, holders(node.name, device.id)) for device in of_class]
+    free = [device for device, no in zip(of_class, against, strict=True) if not no]
+    most = max(sum(device.device_class == name for device in free) for name in need.classes)
+    short = (DevicesShort(need.devices, most),) if 0 < most < need.devices else ()
+    return (*(no for no in against if no), *short)
 
 
 def _heard(node: Node, _demand: Demand) -> Iterator[Refusal]:
@@ -91,20 +103,6 @@ def _disk(node: Node, demand: Demand) -> Iterator[Refusal]:
 
 
 _NODE_CHECKS: Final = (_heard, _cordon, _fabric, _engine, _labels)
-
-
-def _device_refusals(node: Node, demand: Demand, holders: Holders) -> Iterator[Refusal]:
-    classes = demand.profile.device_classes
-    of_class = [device for device in node.devices if device.device_class in classes]
-    if not of_class:
-        yield ClassMismatch(classes, tuple(sorted({device.device_class for device in node.devices})))
-        return
-    against = [_against(device, demand.memory, holders(node.name, device.id)) for device in of_class]
-    yield from (no for no in against if no)
-    free = [device for device, no in zip(of_class, against, strict=True) if not no]
-    most = max(sum(device.device_class == name for device in free) for name in classes)
-    if 0 < most < demand.profile.devices:
-        yield DevicesShort(demand.profile.devices, most)
 
 
 def _against(device: Device, memory: Bytes, on_it: tuple[str, ...]) -> Refusal | None:

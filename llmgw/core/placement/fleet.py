@@ -1,11 +1,13 @@
 """Who holds what: counted once in a pass, and kept up while the pass hands out more."""
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 
 from llmgw.core.lifecycle import HOLDING
-from llmgw.core.placement.checks import node_refusals, usable
+from llmgw.core.placement.checks import Need, device_refusals, node_refusals, usable
 from llmgw.core.placement.ranking import Ranking
-from llmgw.core.units import NodeName
+from llmgw.core.refusals import Refusal
+from llmgw.core.units import Bytes, NodeName
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node
 
@@ -19,6 +21,7 @@ class Fleet:
         self._holders: dict[tuple[NodeName, str], list[str]] = {}
         self._weights = {(shard.node, replica.model) for replica in snapshot.replicas for shard in replica.shards}
         self._usable: dict[tuple[str, str, str], dict[NodeName, tuple[Device, ...]]] = {}
+        self._against: dict[NodeName, dict[Need, tuple[Refusal, ...]]] = {}
         self._rankings: dict[str, Ranking] = {}
         self._count_claims(snapshot)
         for node in self.nodes:
@@ -31,7 +34,7 @@ class Fleet:
     def claim(self, node: NodeName, devices: Sequence[str], holder: str) -> None:
         """Put somebody on devices."""
         for device in devices:
-            self._holders.setdefault((node, device), []).append(holder)
+            insort(self._holders.setdefault((node, device), []), holder)
         self._rank(self.by_name[node])
 
     def release(self, node: NodeName, devices: Sequence[str], holder: str) -> None:
@@ -58,6 +61,17 @@ class Fleet:
         """Keep those of the node's devices that have a slot free."""
         return [device for device in devices if self._count(node, device) < device.slots]
 
+    def refusals(self, node: Node, demand: Demand) -> Iterator[Refusal]:
+        """Yield all that speaks against a node now: of the node, and of each of its devices."""
+        yield from node_refusals(node, demand, keeps_weights=self.keeps_weights(node, demand.model))
+        # Where every device is large enough, how large they would have to be makes no difference.
+        memory = demand.memory if any(device.memory < demand.memory for device in node.devices) else Bytes(0)
+        need = Need(demand.profile.device_classes, demand.profile.devices, memory)
+        known = self._against.setdefault(node.name, {})
+        if need not in known:
+            known[need] = device_refusals(node, need, self.holders)
+        yield from known[need]
+
     def keeps_weights(self, node: Node, model: Model) -> bool:
         """Tell whether the model's weights are on the node's disk already, since it was started there."""
         return (node.name, model.name) in self._weights
@@ -65,15 +79,16 @@ class Fleet:
     def _count_claims(self, snapshot: ClusterSnapshot) -> None:
         held = [(s.node, s.devices, r.id) for r in snapshot.replicas for s in r.shards if s.state in HOLDING]
         stray = [(s.node, s.devices, s.launch_id) for s in snapshot.strays]
-        for node, devices, holder in sorted([*held, *stray]):
+        for node, devices, holder in [*held, *stray]:
             for device in devices:
-                self._holders.setdefault((node, device), []).append(holder)
+                insort(self._holders.setdefault((node, device), []), holder)
 
     def _count(self, node: Node, device: Device) -> int:
         return len(self._holders.get((node.name, device.id), ()))
 
     def _rank(self, node: Node) -> None:
         """Count anew where the node stands in each of its classes."""
+        self._against.pop(node.name, None)
         rungs: dict[str, int] = {}
         for device in node.devices:
             counted = self._count(node, device)

@@ -1,0 +1,108 @@
+"""Wanted against actual: one pure look at a snapshot, ending in actions and refusals."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from llmgw.core.lifecycle import HOLDING, LIVE, Happened, NotAllowed, after
+from llmgw.core.placement import Fleet
+from llmgw.core.plan.actions import (
+    Action,
+    Archive,
+    Drain,
+    Lose,
+    Plan,
+    Queue,
+    Reap,
+    RefusedReplica,
+    Start,
+    Stop,
+    refused_to_json,
+)
+from llmgw.core.plan.rollout import Rollout, removal
+from llmgw.core.units import ModelName, Seconds
+from llmgw.core.world import ClusterSnapshot, NodeState, Replica, Shard, State
+
+__all__ = [
+    "Action",
+    "Archive",
+    "Drain",
+    "Lose",
+    "Plan",
+    "Queue",
+    "Reap",
+    "RefusedReplica",
+    "Start",
+    "Stop",
+    "plan",
+    "refused_to_json",
+]
+
+# What makes room and what cannot wait comes first.
+_ORDER: Final[tuple[type[Action], ...]] = (Lose, Archive, Drain, Stop, Reap, Queue, Start)
+
+
+def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
+    """Compare what is wanted with what is; carried out and asked again, there is nothing left to do.
+
+    Models come in the order of their priority, so that the higher ones are placed first. What runs on a node that is
+    only unreachable is left alone and counts as running.
+    """
+    losses = _losses(snapshot)
+    seen = _with_losses(snapshot, losses)
+    fleet = Fleet(seen)
+    by_model = _by_model(seen.replicas)
+    models = sorted(seen.models, key=lambda model: (-model.priority, model.name))
+    rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, now) for model in models]
+    unwanted = [one for name in sorted(by_model) for one in removal(by_model[name], fleet, f"{name} is retired")]
+    worked = [rollout.work() for rollout in rollouts]
+    actions = [*losses, *_reaps(seen, fleet), *unwanted, *(action for done in worked for action in done.actions)]
+    return Plan(
+        tuple(sorted(actions, key=lambda action: _ORDER.index(type(action)))),
+        tuple(refused for done in worked for refused in done.refusals),
+    )
+
+
+def _losses(snapshot: ClusterSnapshot) -> list[Lose]:
+    state_of = {node.name: node.state for node in snapshot.nodes}
+    return [
+        Lose(replica.id, f"its node {node} is {'lost' if node in state_of else 'gone'}")
+        for replica in sorted(snapshot.replicas, key=lambda one: (one.model, one.ordinal))
+        if replica.state in LIVE
+        for node in [s.node for s in replica.shards if s.state in HOLDING and _gone(state_of.get(s.node))][:1]
+    ]
+
+
+def _gone(state: NodeState | None) -> bool:
+    return state is None or state is NodeState.LOST
+
+
+def _with_losses(snapshot: ClusterSnapshot, losses: Sequence[Lose]) -> ClusterSnapshot:
+    """See the fleet as it is once the losses are written down."""
+    lost = {loss.replica for loss in losses}
+    return replace(snapshot, replicas=tuple(_lost(one) if one.id in lost else one for one in snapshot.replicas))
+
+
+def _lost(replica: Replica) -> Replica:
+    shards = tuple(replace(shard, state=_after_loss(shard)) for shard in replica.shards)
+    return replace(replica, state=_after_loss(replica), shards=shards)
+
+
+def _after_loss(one: Replica | Shard) -> State:
+    moved = after(one.state, Happened.NODE_LOST)
+    return one.state if isinstance(moved, NotAllowed) else moved
+
+
+def _by_model(replicas: Sequence[Replica]) -> dict[ModelName, Sequence[Replica]]:
+    grouped: dict[ModelName, list[Replica]] = defaultdict(list)
+    for replica in sorted(replicas, key=lambda one: one.ordinal):
+        grouped[replica.model].append(replica)
+    return dict(grouped)
+
+
+def _reaps(snapshot: ClusterSnapshot, fleet: Fleet) -> Iterator[Reap]:
+    for stray in sorted(snapshot.strays, key=lambda one: (one.node, one.launch_id)):
+        node = fleet.by_name.get(stray.node)
+        if node and node.state is NodeState.READY and not stray.stopping:
+            yield Reap(stray.node, stray.launch_id, "no replica owns it")

@@ -1,0 +1,204 @@
+"""One model in one pass: which of its slots stay, which go, and which are to start."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+
+from llmgw.core.lifecycle import AT_REST, HOLDING, LIVE
+from llmgw.core.placement import Fleet, Placement, Refused, fitting, place
+from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
+from llmgw.core.refusals import WaitingForRetry
+from llmgw.core.units import ReplicaId, Seconds, replica_id
+from llmgw.core.wanted import Demand, Model
+from llmgw.core.world import NodeState, Replica, State
+
+GOING = frozenset({State.DRAINING, State.STOPPING})
+
+
+@dataclass(slots=True)
+class Worked:
+    """What was found for one model."""
+
+    actions: list[Action] = field(default_factory=list)
+    refusals: list[RefusedReplica] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A slot that could be started now, and why it should be."""
+
+    id: ReplicaId
+    ordinal: int
+    attempt: int
+    why: str
+    new: bool
+
+
+class Rollout:
+    """The slots of one model, sorted by what is to be done with them.
+
+    What drains or stops counts for nothing, but keeps its devices and its ordinal until it is archived.
+    """
+
+    def __init__(self, model: Model, replicas: Sequence[Replica], fleet: Fleet, now: Seconds) -> None:
+        self.model = model
+        self.replicas = replicas
+        self.fleet = fleet
+        self.now = now
+        self.done = Worked()
+        self.current = model.fingerprints()
+        self.going = [one for one in replicas if one.state in GOING]
+        counted = [one for one in replicas if one.state not in GOING and one.state is not State.STOPPED]
+        self.outdated = [one for one in counted if one.state in LIVE and one.fingerprint not in self.current]
+        up_to_date = [one for one in counted if one not in self.outdated]
+        first_to_stay = sorted(up_to_date, key=lambda one: _first_to_go(one, fleet), reverse=True)
+        self.stay = sorted(first_to_stay[: model.replicas], key=lambda one: one.ordinal)
+        self.surplus = first_to_stay[model.replicas :]
+
+    def work(self) -> Worked:
+        """Decide for the whole model."""
+        self._put_away()
+        leaving = self._leaving()
+        self._remove(leaving, "the model was edited")
+        old = [one for one in self.outdated if one not in leaving]
+        slots = self._startable(len(old))
+        waiting = self._start(slots)
+        if slots and len(waiting) == len(slots) and not leaving:
+            self._make_room(old)
+        return self.done
+
+    def _put_away(self) -> None:
+        stopped = [one for one in self.replicas if one.state is State.STOPPED]
+        self.done.actions += [Archive(one.id, "it has stopped") for one in stopped]
+        self._remove(self.surplus, f"{self.model.replicas} wanted, {len(self.stay) + len(self.surplus)} there")
+
+    def _leaving(self) -> list[Replica]:
+        """Choose the outdated replicas to go now: those that serve nobody, and as many as are more than enough."""
+        reachable = [one for one in self.outdated if not is_unreachable(one, self.fleet)]
+        serving = sorted((one for one in reachable if one.state is State.READY), key=lambda one: -one.ordinal)
+        fresh = sum(one.state is State.READY and not is_unreachable(one, self.fleet) for one in self.stay)
+        spare = max(fresh + len(serving) - self.model.replicas, 0)
+        return [*(one for one in reachable if one.state is not State.READY), *serving[:spare]]
+
+    def _startable(self, old: int) -> list[_Slot]:
+        """List the slots to start now; while `old` ones still serve, at most one more than wanted is up at a time."""
+        slots = [slot for one in self.stay if one.state in AT_REST for slot in self._due(one)]
+        wanted = min(self.model.replicas, self.model.replicas + 1 - old)
+        taken = {one.ordinal for one in self.replicas}
+        free = (ordinal for ordinal in count(1) if ordinal not in taken)
+        why = f"{self.model.replicas} wanted, {len(self.stay)} there" if not old else "the model was edited"
+        missing = max(wanted - len(self.stay), 0)
+        return [*slots, *(_Slot(replica_id(self.model.name, n), n, 0, why, new=True) for n in islice(free, missing))]
+
+    def _due(self, one: Replica) -> Iterator[_Slot]:
+        wait = (one.next_try_at or 0.0) - self.now
+        if one.state is State.FAILED and wait > 0 and one.fingerprint in self.current:
+            no = Refused(None, None, WaitingForRetry(one.failures, wait))
+            self.done.refusals.append(RefusedReplica(one.id, (no,)))
+        else:
+            yield _Slot(one.id, one.ordinal, one.attempt, _why_again(one), new=False)
+
+    def _start(self, slots: Sequence[_Slot]) -> list[_Slot]:
+        """Start what fits, and return what does not; once one is refused, the others have the same reasons."""
+        refused: tuple[Refused, ...] = ()
+        waiting: list[_Slot] = []
+        for slot in slots:
+            refused = refused or self._start_one(slot)
+            if refused:
+                waiting.append(slot)
+                self.done.refusals.append(RefusedReplica(slot.id, refused))
+                self.done.actions += [Queue(self.model.name, slot.ordinal)] if slot.new else []
+        return waiting
+
+    def _start_one(self, slot: _Slot) -> tuple[Refused, ...]:
+        """Start a slot by the first profile that fits; otherwise return the reasons against all of them."""
+        refused: list[Refused] = []
+        for demand in self._demands():
+            found = place(self.fleet, demand)
+            if isinstance(found, Placement):
+                self.done.actions.append(self._placed(slot, demand, found))
+                return ()
+            refused += found.refused
+        return tuple(refused)
+
+    def _placed(self, slot: _Slot, demand: Demand, found: Placement) -> Start:
+        for part in found.parts:
+            self.fleet.claim(part.node, part.devices, slot.id)
+        return Start(
+            model=self.model.name,
+            ordinal=slot.ordinal,
+            replica=slot.id,
+            attempt_before=slot.attempt,
+            profile=demand.profile.name,
+            fingerprint=self.model.fingerprint(demand.profile),
+            shards=found.parts,
+            why=slot.why,
+        )
+
+    def _demands(self) -> list[Demand]:
+        # Where there is no node, that is said once and not for each profile.
+        return [Demand(self.model, profile) for profile in self.model.profiles[: None if self.fleet.nodes else 1]]
+
+    def _make_room(self, old: Sequence[Replica]) -> None:
+        """Drain one outdated replica for the new version, if that helps and nothing speaks against the new version."""
+        serving = sorted((one for one in old if not is_unreachable(one, self.fleet)), key=lambda one: -one.ordinal)
+        if self.going or not serving or any(self._unproven(one) for one in self.stay):
+            return
+        chosen = next((one for one in serving if self._fits_without([one])), None)
+        if chosen is None and self._fits_without(serving):
+            chosen = serving[0]
+        if chosen:
+            self.done.actions.append(Drain(chosen.id, "the model was edited, and the new version needs its place"))
+
+    def _unproven(self, one: Replica) -> bool:
+        """Tell whether the new version is still starting here, or has failed: then the old one is not to be risked."""
+        starting = one.state in LIVE and one.state is not State.READY
+        return starting or (one.state is State.FAILED and one.fingerprint in self.current)
+
+    def _fits_without(self, leaving: Sequence[Replica]) -> bool:
+        held = [(s.node, s.devices, one.id) for one in leaving for s in one.shards if s.state in HOLDING]
+        for node, devices, holder in held:
+            self.fleet.release(node, devices, holder)
+        fits = any(fitting(self.fleet, demand) for demand in self._demands())
+        for node, devices, holder in held:
+            self.fleet.claim(node, devices, holder)
+        return fits
+
+    def _remove(self, leaving: Sequence[Replica], why: str) -> None:
+        self.done.actions += removal(leaving, self.fleet, why)
+
+
+def removal(leaving: Sequence[Replica], fleet: Fleet, why: str) -> Iterator[Action]:
+    """Take replicas away, each as its state allows; what cannot be reached waits until it can be, or is lost."""
+    for one in leaving:
+        if one.state in AT_REST:
+            yield Archive(one.id, why)
+        elif one.state in GOING or is_unreachable(one, fleet):
+            continue
+        elif one.state is State.READY:
+            yield Drain(one.id, why)
+        else:
+            yield Stop(one.id, why)
+
+
+def is_unreachable(one: Replica, fleet: Fleet) -> bool:
+    """Tell whether a replica runs on a node that is not heard at present."""
+    nodes = [fleet.by_name.get(shard.node) for shard in one.shards] if one.state in LIVE else []
+    return any(node is not None and node.state is NodeState.UNREACHABLE for node in nodes)
+
+
+def _first_to_go(one: Replica, fleet: Fleet) -> tuple[int, int]:
+    """Order replicas by what is missed least: what cannot be reached, what rests, what starts, and high ordinals."""
+    if is_unreachable(one, fleet):
+        return (0, -one.ordinal)
+    if one.state in AT_REST:
+        return (1, -one.ordinal)
+    return (3 if one.state is State.READY else 2, -one.ordinal)
+
+
+def _why_again(one: Replica) -> str:
+    if one.state is State.FAILED:
+        return f"failed {one.failures} times in a row, and the wait is over"
+    if one.state is State.LOST:
+        return "its node is lost"
+    return "there is room for it now"
