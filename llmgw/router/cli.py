@@ -9,8 +9,8 @@ from pathlib import Path
 
 from llmgw import logs
 from llmgw.core.units import MIB
+from llmgw.local.port_holder import who_holds
 from llmgw.router import endpoints_file, server
-from llmgw.router.port_holder import who_holds
 from llmgw.router.server import Options
 from llmgw.router.shared import Limits
 
