@@ -152,15 +152,14 @@ def inventory_changed(report: wire.InventoryChanged, *, now: datetime) -> Recept
 
 def count_report(node: str, outcome: str, *, now: datetime, detail: str = "") -> None:
     """Count one report; those that were ignored are kept countable, with the last one's detail."""
-    asked = ReportCountRow.objects.filter(node_name=node[:63], outcome=outcome)
-    told = {"last_at": now, "last_detail": detail[:500]}
-    if not asked.update(count=F("count") + 1, **told):
+    whose = {"node_name": audit.plain(node)[:LONGEST_NAME], "outcome": outcome}
+    told = {"last_at": now, "last_detail": audit.plain(detail)}
+    counted = ReportCountRow.objects.filter(**whose)
+    if not counted.update(count=F("count") + 1, **told):
         # Two first ones at once: the loser finds the winner's row.
-        _, made = ReportCountRow.objects.get_or_create(
-            node_name=node[:63], outcome=outcome, defaults={"count": 1, **told}
-        )
+        _, made = ReportCountRow.objects.get_or_create(**whose, defaults={"count": 1, **told})
         if not made:
-            asked.update(count=F("count") + 1, **told)
+            counted.update(count=F("count") + 1, **told)
 
 
 def _locked(name: str) -> NodeRow | None:
