@@ -62,10 +62,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as wrong:
-            self._stop_listening(wrong)
+        self._feed(data)
         self._check_size(len(data))
         self._proceed()
 
@@ -147,6 +144,26 @@ class ClientConnection(asyncio.Protocol):
 
     # --- what was read
 
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(offer, data[offer.args[0] :])
+        except httptools.HttpParserError as wrong:
+            self._stop_listening(wrong)
+
+    def _decline(self, offer: Exception, rest: bytes) -> None:
+        """Go on in HTTP/1.1. The parser takes an offered protocol for accepted, and leaves the body to it.
+
+        Java's HTTP client offers HTTP/2 on each new connection, so the request is read again without the offer.
+        """
+        request = self._waiting.pop() if self._waiting else None
+        if request and b"upgrade" in request.kept:
+            self._parser = httptools.HttpRequestParser(self)
+            self._feed(request.without_offer() + rest)
+        else:
+            self._stop_listening(offer)
+
     def _stop_listening(self, wrong: Exception) -> None:
         """Read no more; what has been read until here is still answered, and then what is wrong is said."""
         self._deaf = True
@@ -156,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._reading or not (self._waiting or self._answering):
             self._refuse_rest(MALFORMED)
         elif self._waiting:
-            # Complete requests, and behind them something else: another protocol, or data after `close`.
+            # Complete requests, and data after one that said that it is the last.
             self._waiting[-1].keep_alive = False
         else:
             self._refuse_rest(MALFORMED)
@@ -170,18 +187,18 @@ class ClientConnection(asyncio.Protocol):
         self._deaf = True
 
     def _check_size(self, arrived: int) -> None:
-        """Bound what a request may take on the wire, its chunk headers and trailers with it."""
-        request = self._reading
+        """Bound what a request may take that is not complete, chunk headers and trailers with it."""
+        request, limits = self._reading, self._shared.limits
         if request is None:
             return
-        limits = self._shared.limits
-        if not request.verb:
-            request.head_bytes += arrived
-            if request.head_bytes > 2 * limits.head:
-                self._refuse_rest(HEAD_TOO_LARGE)
-        elif request.refusal:
+        request.on_wire += arrived
+        if request.refusal:
             # Say so now, before all of a long body has come.
             self._refuse_rest(request.refusal)
+        elif request.verb and request.on_wire > limits.head + 2 * limits.body:
+            self._refuse_rest(door.too_large(limits.body))
+        elif not request.verb and request.on_wire > 2 * limits.head:
+            self._refuse_rest(HEAD_TOO_LARGE)
 
     def _proceed(self) -> None:
         """Answer what waits, one after the other, as long as answers can be written."""

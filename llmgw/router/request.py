@@ -49,6 +49,7 @@ class Request:
         "kept",
         "key",
         "old",
+        "on_wire",
         "path",
         "query",
         "received",
@@ -68,6 +69,8 @@ class Request:
         self.handed_on: list[tuple[bytes, bytes]] = []
         """The other headers, for the engine."""
         self.head_bytes = 0
+        self.on_wire = 0
+        """Bytes that came in while it was not complete."""
         self.received = 0
         """Bytes of the body so far."""
         self.body: list[bytes] = []
@@ -102,6 +105,12 @@ class Request:
         self.keep_alive = keep_alive
         self.expects_continue = not self.old and self.kept.get(b"expect", b"").lower() == b"100-continue"
         self.id = request_id(self.kept.get(b"x-request-id"))
+
+    def without_offer(self) -> bytes:
+        """Return the head again, without the offer to change the protocol."""
+        headers = [*self.handed_on, *((name, value) for name, value in self.kept.items() if name != b"upgrade")]
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.verb, self.target, b"1.0" if self.old else b"1.1", lines)
 
     def for_engine(self) -> bytes:
         """Return the header lines that the engine gets, those that the router adds not among them."""

@@ -23,7 +23,6 @@ from llmgw.router.upstream import Pool
 
 log = structlog.get_logger(__name__)
 
-SWEEP_S: Final = 1.0
 BACKLOG: Final = 4096
 
 
@@ -110,7 +109,7 @@ class Server:
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(self.options.limits.sweep_s)
             now = Seconds(loop.time())
             self.shared.pool.sweep(now)
             for connection in list(self.shared.connections):

@@ -31,6 +31,8 @@ class Limits:
     """How long a client may take nothing of what is ready for it."""
     linger_s: float = 2.0
     """How long the rest of a refused body is thrown away before closing, so that the client can read the refusal."""
+    sweep_s: float = 1.0
+    """How often all of these times are looked at."""
     connect_s: float = 3.0
     attempts: int = 3
     """Endpoints that one request may try."""

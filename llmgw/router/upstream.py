@@ -117,7 +117,7 @@ class Upstream(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as wrong:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as wrong:
             self._keep_alive = False
             if not self._complete:
                 self._lose(f"sent what is not HTTP: {wrong}")

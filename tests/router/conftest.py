@@ -40,7 +40,7 @@ def a_router(cleanup):
     """`await a_router(table or engine, …, **limits)`: a running one."""
 
     async def start(*engines, table=None, **limits):
-        server = Server(Options(port=0, limits=Limits(**limits)))
+        server = Server(Options(port=0, limits=Limits(**{"sweep_s": 0.05, **limits})))
         await server.start()
         cleanup.push_async_callback(server.stop, 0.0)
         if engines or table:
@@ -77,5 +77,5 @@ def give(server, table):
 async def soon(condition, within=2.0):
     """Wait until a condition holds, at most this long."""
     async with asyncio.timeout(within):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # a condition on what the router holds has no event
             await asyncio.sleep(0.002)

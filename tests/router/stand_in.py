@@ -240,8 +240,9 @@ class Client:
 def request(body, path="/v1/chat/completions", verb="POST", version="1.1", **headers):
     """The bytes of a request; `body` is bytes, or what becomes JSON."""
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    told = {"host": "router", "content-length": len(body), **headers}
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items() if value is not None)
+    told = {"host": "router", "content-length": len(body)}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items() if value is not None)
     return f"{verb} {path} HTTP/{version}\r\n{lines}\r\n".encode() + body
 
 

@@ -361,9 +361,7 @@ async def test_a_body_that_ends_too_soon_is_cut(an_engine, a_router, a_client):
 async def test_an_old_client_notices_a_cut_too(an_engine, a_router, a_client):
     client = await a_client(await a_router(await an_engine(writes_and_dies(STREAM + chunk(b"half")))))
     client.send(request(ASK, version="1.0"))
-    with pytest.raises(ConnectionResetError):
-        await client.answer()
-        await client.ended()
+    assert not (await client.answer()).whole
 
 
 async def test_an_address_that_is_none_is_refused_like_any_other(a_router, a_client):
