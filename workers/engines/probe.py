@@ -10,6 +10,11 @@ _LARGEST: Final = 1024**2
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - what is listened on, not by us
 
 
+def is_any(host: str) -> bool:
+    """Tell whether an engine that listens on `host` listens on every address of the machine."""
+    return host in _ANY
+
+
 def reachable(host: str) -> str:
     """Return the address to ask at for an engine that listens on `host`."""
     return _ANY.get(host, host)

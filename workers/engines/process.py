@@ -22,8 +22,8 @@ LAUNCH_ID: Final = "LLMGW_LAUNCH_ID"
 """In every engine's environment: which launch it belongs to."""
 GATE: Final = ("/bin/sh", "-c", 'read -r go || exit 111; exec "$@" </dev/null', "llmgw-gate")
 GATE_CLOSED: Final = 111
-CANNOT_EXECUTE: Final = frozenset({126, 127})
-"""How the gate's shell ends when there is no such program."""
+NEVER_RAN: Final = frozenset({GATE_CLOSED, 126, 127})
+"""How the gate's shell ends when it was not opened, or when there is no such program."""
 _PROC: Final = Path("/proc")
 
 
@@ -129,51 +129,6 @@ class _Child(subprocess.Popen[bytes]):
         """Leave it alone."""
 
 
-@dataclass(slots=True)
-class AtGate:
-    """A process that has started and is not an engine yet."""
-
-    pid: int
-    start_ticks: int
-    _gate: int
-
-    def open(self) -> None:
-        """Let it become the engine."""
-        with suppress(BrokenPipeError):  # somebody has killed it: its end will be seen
-            os.write(self._gate, b"go\n")
-        self.close()
-
-    def close(self) -> None:
-        """Without `open` before, this ends it."""
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
-
-
-def spawn(argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> AtGate:
-    """Start a process that will execute `argv`, with its output appended to `log`; raises OSError."""
-    there, here = os.pipe()
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        child = _Child(
-            (*GATE, *argv),
-            stdin=there,
-            stdout=output,
-            stderr=output,
-            env=dict(environment),
-            cwd=folder,
-            start_new_session=True,
-        )
-    except OSError:
-        os.close(here)
-        raise
-    finally:
-        os.close(there)
-        os.close(output)
-    stat = stat_of(child.pid)  # it cannot be gone: nobody has waited for it
-    return AtGate(child.pid, stat.start_ticks if stat else 0, here)
-
-
 class End(NamedTuple):
     """How a process ended; both None when it was not our child, so that nobody told us."""
 
@@ -227,6 +182,10 @@ class EngineProcess:
         poll.register(self._descriptor, select.POLLIN)
         return bool(poll.poll(0))
 
+    def is_at_gate(self) -> bool:
+        """Tell whether it has not become the engine yet."""
+        return is_at_gate(argv_of(self.pid))
+
     def signal_group(self, number: int) -> None:
         """Send a signal to the engine and its children, if it still lives."""
         if not self.has_ended():
@@ -239,6 +198,11 @@ class EngineProcess:
             stat = stat_of(pid)
             if stat and stat.is_alive and pid != self.pid and stat.pgrp == self.fingerprint.pgid == stat.session:
                 yield pid
+
+    def group(self) -> Iterator[int]:
+        """List the engine and its group; most engines are one process, so the rest is looked for last."""
+        yield self.pid
+        yield from self.members()
 
     def end_leftovers(self) -> int:
         """After the leader's end, kill what it left behind; return how many that were.
@@ -279,6 +243,56 @@ class EngineProcess:
     def close(self) -> None:
         """Let go of the descriptor; the process is not touched."""
         os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class AtGate:
+    """A child that has started and is not an engine yet."""
+
+    pid: int
+    start_ticks: int
+    descriptor: int
+    gate: int
+
+    def release(self, fingerprint: Fingerprint) -> EngineProcess:
+        """Let it become the engine."""
+        with suppress(BrokenPipeError):  # somebody has killed it: its end will be seen
+            os.write(self.gate, b"go\n")
+        os.close(self.gate)
+        return EngineProcess(fingerprint, self.descriptor)
+
+    def discard(self) -> None:
+        """End it at its closed gate."""
+        os.close(self.gate)
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self.descriptor, os.WEXITED)
+        os.close(self.descriptor)
+
+
+def spawn(argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> AtGate:
+    """Start a process that will execute `argv`, with its output appended to `log`; raises OSError."""
+    there, here = os.pipe()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        child = _Child(
+            (*GATE, *argv),
+            stdin=there,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+        # Nobody has waited for the child: even if it has ended, its pid is still its own.
+        descriptor = os.pidfd_open(child.pid)
+    except OSError:
+        os.close(here)
+        raise
+    finally:
+        os.close(there)
+        os.close(output)
+    stat = stat_of(child.pid)
+    return AtGate(child.pid, stat.start_ticks if stat else 0, descriptor, here)
 
 
 def hold(fingerprint: Fingerprint, boot_id: str) -> EngineProcess | Gone | NotOurs:
