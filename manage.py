@@ -8,12 +8,24 @@ if sys.version_info < (3, 11):  # noqa: UP036  # said before anything is importe
     sys.exit("llmgw needs Python 3.11 or newer, this is %d.%d: run it with python3.11." % sys.version_info[:2])  # noqa: UP031
 
 
+def state_folder(words: list[str]) -> str:
+    """Read `--state DIR` of the commands that take it before the settings are read, which depend on it."""
+    if words[:1] not in (["up"], ["down"], ["reset"]):
+        return ""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--state" or word.startswith("--state="):
+            return word.partition("=")[2] or following
+    return ""
+
+
 def main() -> None:
     """Run one command."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
+    if state := state_folder(sys.argv[1:]):
+        os.environ["LLMGW_STATE"] = state
     from django.core.management import execute_from_command_line  # noqa: PLC0415  # after the version was checked
 
-    from llmgw import logs  # noqa: PLC0415
+    from llmgw import celery, logs  # noqa: F401, PLC0415  # celery: names the app that commands send tasks by
 
     logs.configure("manage")
     execute_from_command_line(sys.argv)

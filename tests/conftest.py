@@ -1,5 +1,6 @@
 """What every test may ask for: a Redis, a database on SQLite or PostgreSQL, processes that end, and waiting."""
 
+import importlib
 import os
 import shutil
 import tempfile
@@ -46,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not only_hands_out(config):
         config.stash[REDIS] = servers.Valkey(state / "redis").start()
         os.environ |= {"REDIS_URL": config.stash[REDIS].url, "DJANGO_SETTINGS_MODULE": "llmgw.settings"}
-        assert settings.INSTALLED_APPS
+        # Reads the settings, and names the app that tasks are sent by.
+        importlib.import_module("llmgw.celery")
 
 
 def only_hands_out(config: pytest.Config) -> bool:

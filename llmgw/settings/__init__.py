@@ -9,9 +9,19 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 STATE_DIR = Path(env.str("LLMGW_STATE", default=str(BASE_DIR / ".state"))).absolute()
 
+
+def _kept(name: str) -> str:
+    """Return what `manage.py up` keeps under this name in the state folder; empty where there is no such thing."""
+    try:
+        return (STATE_DIR / name).read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
+
 # --- security ----------------------------------------------------------------------------------------------------
-# No default: `manage.py up` keeps one in the state folder, production gives its own.
-SECRET_KEY = env.str("LLMGW_SECRET_KEY", default="") or "unsafe-only-for-commands-that-sign-nothing"
+# `manage.py up` keeps one in the state folder, production gives its own.
+SECRET_KEY = env.str("LLMGW_SECRET_KEY", default=_kept("secret_key")) or "unsafe-only-for-commands-that-sign-nothing"
 DEBUG = env.bool("LLMGW_DEBUG", default=False)
 ALLOWED_HOSTS = env.list("LLMGW_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("LLMGW_TRUSTED_ORIGINS", default=[])
@@ -24,8 +34,8 @@ CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
 
 # --- what Django is made of here ---------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "unfold",
-    "django.contrib.admin",
+    "unfold.apps.BasicAppConfig",  # brings its looks; the site is ours
+    "apps.console.apps.ConsoleSiteConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -51,6 +61,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "apps.console.middleware.ContentSecurityPolicy",
 ]
 ROOT_URLCONF = "llmgw.urls"
 ASGI_APPLICATION = "llmgw.asgi.application"
@@ -93,7 +104,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 # --- Redis and Celery --------------------------------------------------------------------------------------------
-REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6390/0")
+REDIS_URL = env.str("REDIS_URL", default=_kept("redis_url") or "redis://127.0.0.1:6379/0")
 
 # --- llmgw -------------------------------------------------------------------------------------------------------
 LLMGW_HEARTBEAT_S = env.float("LLMGW_HEARTBEAT_S", default=2.0)
@@ -113,14 +124,44 @@ LLMGW_ROUTER_URL = env.str("LLMGW_ROUTER_URL", default="http://127.0.0.1:8080")
 LLMGW_ROUTER_OPEN = env.bool("LLMGW_ROUTER_OPEN", default=False)
 """Whether the router lets requests in without a key."""
 
+# --- the doors: apps.console holds what is named here -------------------------------------------------------------
 REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.console.api.authentication.BearerToken",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.console.api.authentication.MayAsk"],
+    "DEFAULT_PARSER_CLASSES": ["apps.console.api.parsing.Json"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "apps.console.api.problems.answer",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "llmgw",
+    "DESCRIPTION": "The management API: models, nodes, replicas and what became of them.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": None,
+    "COMPONENT_SPLIT_REQUEST": True,
 }
-UNFOLD = {"SITE_TITLE": "llmgw", "SITE_HEADER": "llmgw"}
+UNFOLD = {
+    "SITE_TITLE": "llmgw",
+    "SITE_HEADER": "llmgw",
+    "SITE_SYMBOL": "hub",
+    "SITE_URL": None,
+    "SHOW_HISTORY": False,
+    "SHOW_BACK_BUTTON": False,
+    "STYLES": ["apps.console.look.stylesheet"],
+    "SCRIPTS": ["apps.console.look.script"],
+    "SIDEBAR": {
+        "show_search": False,
+        "command_search": True,
+        "navigation": "apps.console.look.navigation",
+    },
+    "COMMAND": {"search_callback": "apps.console.search.found"},
+}
+LOGIN_URL = "admin:login"
