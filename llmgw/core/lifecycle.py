@@ -68,6 +68,8 @@ _TABLE: Final = {
     # The node came back and the engine had never stopped.
     (_S.LOST, _H.FOUND_SERVING): _S.READY,
     (_S.LOST, _H.FOUND_LOADING): _S.LOADING,
+    # It was closed here and runs there all the same: it is to end.
+    **{(s, found): _S.STOPPING for s in (_S.STOPPED, _S.FAILED) for found in (_H.FOUND_SERVING, _H.FOUND_LOADING)},
 }
 
 TRANSITIONS: Final = MappingProxyType(_TABLE)

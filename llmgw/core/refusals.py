@@ -303,8 +303,13 @@ def to_json(refusal: Refusal) -> dict[str, Any]:
         "code": refusal.code,
         "text": refusal.text(),
         "cure": refusal.cure(),
-        "facts": msgspec.to_builtins(refusal),
+        "facts": plain(refusal),
     }
+
+
+def plain(value: object) -> Any:
+    """Return what JSON would give back for a value, lists for tuples, so that what is stored equals what is made."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def from_json(raw: Mapping[str, Any]) -> Refusal | None:

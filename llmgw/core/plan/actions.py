@@ -1,10 +1,7 @@
 """What a reconcile pass may do, each as a value: printed, stored and carried out in the same words."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import msgspec
 
 from llmgw.core import refusals
 from llmgw.core.placement import Part, Refused
@@ -23,8 +20,7 @@ class _Action:
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored and printed shape: `code`, `text`, and the fields."""
-        fields: Mapping[str, Any] = msgspec.to_builtins(self)
-        return {"code": self.code, "text": self.text(), **fields}
+        return {"code": self.code, "text": self.text(), **refusals.plain(self)}
 
 
 @dataclass(frozen=True, slots=True)

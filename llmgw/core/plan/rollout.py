@@ -51,9 +51,10 @@ class Rollout:
         counted = [one for one in replicas if one.state not in GOING and one.state is not State.STOPPED]
         self.outdated = [one for one in counted if one.state in LIVE and one.fingerprint not in self.current]
         up_to_date = [one for one in counted if one not in self.outdated]
-        first_to_stay = sorted(up_to_date, key=lambda one: _first_to_go(one, fleet), reverse=True)
-        self.stay = sorted(first_to_stay[: model.replicas], key=lambda one: one.ordinal)
-        self.surplus = first_to_stay[model.replicas :]
+        first_to_go = sorted(up_to_date, key=lambda one: _missed(one, fleet))
+        surplus = max(len(up_to_date) - model.replicas, 0)
+        self.surplus = first_to_go[:surplus]
+        self.stay = sorted(first_to_go[surplus:], key=lambda one: one.ordinal)
 
     def work(self) -> Worked:
         """Decide for the whole model."""
@@ -187,8 +188,8 @@ def is_unreachable(one: Replica, fleet: Fleet) -> bool:
     return any(node is not None and node.state is NodeState.UNREACHABLE for node in nodes)
 
 
-def _first_to_go(one: Replica, fleet: Fleet) -> tuple[int, int]:
-    """Order replicas by what is missed least: what cannot be reached, what rests, what starts, and high ordinals."""
+def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
+    """Tell how much a replica would be missed, least first: what is out of reach, what rests, what starts, what serves."""
     if is_unreachable(one, fleet):
         return (0, -one.ordinal)
     if one.state in AT_REST:
