@@ -189,7 +189,7 @@ def is_unreachable(one: Replica, fleet: Fleet) -> bool:
 
 
 def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
-    """Tell how much a replica would be missed, least first: what is out of reach, what rests, what starts, what serves."""
+    """Tell how much a replica would be missed, least first: out of reach, at rest, starting, serving."""
     if is_unreachable(one, fleet):
         return (0, -one.ordinal)
     if one.state in AT_REST:

@@ -1,19 +1,24 @@
 """What one look at a fleet decides."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from llmgw.core.plan import Archive, Drain, Lose, Queue, Reap, Start, Stop, plan
 from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry
+from llmgw.core.units import Seconds
 from llmgw.core.world import NodeState, State
 from tests.builders import NOW, a_gpu_profile, a_model, a_node, a_replica, a_snapshot, a_stray
 from tests.core.fleet_after import carried_out, settled
 
 
-def actions(kind=None, **fleet):
-    found = plan(a_snapshot(**fleet), NOW).actions
-    return [one for one in found if kind is None or isinstance(one, kind)]
+def actions(**fleet) -> Any:
+    return plan(a_snapshot(**fleet), NOW).actions
+
+
+def lines(**fleet):
+    return [one.text() for one in plan(a_snapshot(**fleet), NOW).actions]
 
 
 def test_nothing_is_wanted_and_nothing_is_there():
@@ -101,9 +106,9 @@ class TestFewer:
     def test_the_highest_ordinals_go(self):
         model = a_model(replicas=1)
         replicas = [a_replica(model, n) for n in (1, 2, 3)]
-        assert actions(nodes=[a_node()], models=[model], replicas=replicas) == [
-            Drain("smollm2/3", "1 wanted, 3 there"),
-            Drain("smollm2/2", "1 wanted, 3 there"),
+        assert lines(nodes=[a_node()], models=[model], replicas=replicas) == [
+            "drain smollm2/3: 1 wanted, 3 there",
+            "drain smollm2/2: 1 wanted, 3 there",
         ]
 
     def test_what_serves_stays_longest(self):
@@ -136,7 +141,7 @@ class TestFewer:
     def test_none_wanted_is_not_retired(self):
         model = a_model(replicas=0)
         (drain,) = actions(nodes=[a_node()], models=[model], replicas=[a_replica(model)])
-        assert drain == Drain("smollm2/1", "0 wanted, 1 there")
+        assert drain.text() == "drain smollm2/1: 0 wanted, 1 there"
 
 
 class TestWhatLeaves:
@@ -145,13 +150,13 @@ class TestWhatLeaves:
         done = plan(
             a_snapshot(nodes=[a_node(slots=1)], models=[model], replicas=[a_replica(model, state=State.DRAINING)]), NOW
         )
-        assert done.actions == (Queue("smollm2", 2),)
+        assert [one.text() for one in done.actions] == ["queue smollm2/2: wanted, and there is no place for it now"]
         assert done.refusals[0].refusals[0].refusal == DeviceClaimed("cpu", 1, ("smollm2/1",))
 
     def test_once_stopped_it_is_put_away_and_replaced(self):
         model = a_model()
         archive, start = actions(nodes=[a_node()], models=[model], replicas=[a_replica(model, state=State.STOPPED)])
-        assert archive == Archive("smollm2/1", "it has stopped")
+        assert archive.text() == "archive smollm2/1: it has stopped"
         assert (start.replica, start.attempt_before) == ("smollm2/2", 0)
 
 
@@ -160,7 +165,7 @@ class TestNodes:
         model = a_model()
         nodes = [a_node("n1", state=NodeState.LOST), a_node("n2")]
         lose, start = actions(nodes=nodes, models=[model], replicas=[a_replica(model)])
-        assert lose == Lose("smollm2/1", "its node n1 is lost")
+        assert lose.text() == "lose smollm2/1: its node n1 is lost"
         assert (start.replica, start.attempt_before, start.shards[0].node) == ("smollm2/1", 1, "n2")
 
     def test_without_another_node_it_stays_lost_with_the_reasons(self):
@@ -188,22 +193,22 @@ class TestNodes:
     def test_an_unreachable_node_s_replica_is_left_alone(self, state, wanted):
         model = a_model(replicas=wanted)
         nodes = [a_node("n1", state=NodeState.UNREACHABLE), a_node("n2")]
-        assert actions(nodes=nodes, models=[model], replicas=[a_replica(model, state=state)]) == []
+        assert actions(nodes=nodes, models=[model], replicas=[a_replica(model, state=state)]) == ()
 
     def test_of_two_the_unreachable_one_is_the_one_too_many(self):
         model = a_model(replicas=1)
         nodes = [a_node("n1", state=NodeState.UNREACHABLE), a_node("n2")]
         replicas = [a_replica(model, 1), a_replica(model, 2, node="n2")]
-        assert actions(nodes=nodes, models=[model], replicas=replicas) == []
+        assert actions(nodes=nodes, models=[model], replicas=replicas) == ()
 
     def test_strays_are_reaped_where_the_node_is_heard(self):
         nodes = [a_node("n1"), a_node("n2", state=NodeState.UNREACHABLE), a_node("n3", state=NodeState.JOINING)]
         strays = [a_stray("n1", "a"), a_stray("n2", "b"), a_stray("n3", "c"), a_stray("n4", "d")]
-        assert actions(nodes=nodes, strays=strays) == [Reap("n1", "a", "no replica owns it")]
+        assert lines(nodes=nodes, strays=strays) == ["reap a on n1: no replica owns it"]
 
     def test_a_stray_is_reaped_once_and_holds_its_place_until_it_is_gone(self):
         done = plan(a_snapshot(nodes=[a_node(slots=1)], models=[a_model()], strays=[a_stray(stopping=True)]), NOW)
-        assert done.actions == (Queue("smollm2", 1),)
+        assert [one.text() for one in done.actions] == ["queue smollm2/1: wanted, and there is no place for it now"]
         assert done.refusals[0].refusals[0].refusal == DeviceClaimed("cpu", 1, ("launch-x",))
 
 
@@ -254,7 +259,7 @@ class TestEdited:
         model = replace(before, profiles=(a_gpu_profile(),))
         fleet = a_snapshot(nodes=[a_node(slots=1)], models=[model], replicas=[a_replica(before)])
         done = plan(fleet, NOW)
-        assert done.actions == (Queue("smollm2", 2),)
+        assert [one.text() for one in done.actions] == ["queue smollm2/2: wanted, and there is no place for it now"]
         assert done.refusals[0].refusals[0].refusal.code == "class.mismatch"
 
     def test_a_new_version_that_fails_stops_the_roll_out(self):
@@ -265,7 +270,7 @@ class TestEdited:
         ]
         fleet = a_snapshot(nodes=[a_node(slots=1)], models=[model], replicas=replicas)
         assert not [one for one in plan(fleet, NOW).actions if isinstance(one, Drain)]
-        assert not [one for one in plan(fleet, NOW + 2).actions if isinstance(one, Drain)]
+        assert not [one for one in plan(fleet, Seconds(NOW + 2)).actions if isinstance(one, Drain)]
 
     def test_an_old_version_that_serves_nobody_yet_is_stopped_at_once(self):
         before, model = self.edited()
@@ -284,21 +289,21 @@ class TestEdited:
     def test_another_profile_of_the_same_declaration_is_not_outdated(self):
         model = a_model(profiles=[a_gpu_profile(), *a_model().profiles])
         replica = a_replica(model, profile=model.profiles[1])
-        assert actions(nodes=[a_node(gpus=1)], models=[model], replicas=[replica]) == []
+        assert actions(nodes=[a_node(gpus=1)], models=[model], replicas=[replica]) == ()
 
     def test_an_edit_taken_back_leaves_what_serves(self):
         before, model = self.edited()
         waiting = a_replica(model, 2, state=State.QUEUED)
-        found = actions(nodes=[a_node(slots=1)], models=[before], replicas=[a_replica(before), waiting])
-        assert found == [Archive("smollm2/2", "1 wanted, 2 there")]
+        found = lines(nodes=[a_node(slots=1)], models=[before], replicas=[a_replica(before), waiting])
+        assert found == ["archive smollm2/2: 1 wanted, 2 there"]
 
 
 def story(fleet):
     """What each pass does, when every node does what it is told in between, until there is nothing left to do."""
-    told = []
+    told: list[list[str]] = []
     while not told or told[-1]:
         done = plan(fleet, NOW)
-        told.append(sorted(f"{one.code} {one.replica}" for one in done.actions))
+        told.append(sorted(one.text().partition(":")[0].partition(" by ")[0] for one in done.actions))
         fleet = settled(carried_out(fleet, done))
         assert len(told) < 20
     return told
