@@ -24,9 +24,6 @@ class AuditRows(models.QuerySet["AuditRow"]):
     def bulk_update(self, *rows: Any, **options: Any) -> NoReturn:
         raise AuditOnlyGrows
 
-    def update_or_create(self, *rows: Any, **options: Any) -> NoReturn:
-        raise AuditOnlyGrows
-
 
 class AuditRow(models.Model):
     """One thing that somebody did; never changed, never deleted by the product."""

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from apps.accounts import actions
+from apps.accounts import actions, secrets
 from apps.accounts.models import ApiTokenRow, InferenceKeyRow, SignInLinkRow
 from apps.accounts.secrets import hashed
 from apps.accounts.signals import keys_changed
@@ -61,7 +61,9 @@ def test_a_key_is_returned_once_and_kept_as_its_hash(told):
     assert secret not in everything_kept()
     assert told == [NOON]
     entry = AuditRow.objects.get()
-    assert (entry.verb, entry.object_id, entry.after["models"]) == ("key.create", "web", ["smollm2"])
+    assert (entry.verb, entry.object_id) == ("key.create", "web")
+    assert entry.after
+    assert entry.after["models"] == ["smollm2"]
     assert row.sha256 not in repr(entry.after)
 
 
@@ -130,7 +132,7 @@ def test_the_token_of_somebody_who_may_not_sign_in_is_not_good(anna):
 
 def test_a_token_of_the_same_id_and_another_secret_is_not_good(anna):
     row, _ = a_token(anna)
-    other = actions.secrets._checked(f"{row.prefix}_" + "x" * 32)
+    other = secrets._checked(f"{row.prefix}_" + "x" * 32)
     assert actions.check_api_token(other, now=NOON) is None
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from apps.audit.actions import BEAT
 from apps.nodes import actions, queries
 from apps.nodes.models import NodeRow, NodeTransitionRow, ReportCountRow
+from llmgw.core.units import Bytes
 from llmgw.core.world import NodeState
 from tests.apps.nodes.reports import CPU, GPU, a_registration, a_report, an_inventory, an_inventory_change, at
 
@@ -41,7 +43,7 @@ def test_who_it_is_and_what_it_has_is_taken_at_once():
     receive(a_registration(address="127.0.0.7", labels={"rack": "a"}, inventory=an_inventory(CPU, GPU, disk_free=7)))
     (node,) = queries.nodes()
     assert (node.address, node.labels, node.devices) == ("127.0.0.7", {"rack": "a"}, (CPU, GPU))
-    assert (node.engines, node.disk_free) == ({"llamacpp"}, 7)
+    assert (set(node.engines), node.disk_free) == ({"llamacpp"}, Bytes(7))
 
 
 def test_a_node_of_another_database_is_fenced_from_that_ones_orders():
@@ -98,7 +100,7 @@ def test_a_database_that_was_restored_gives_way_to_what_the_node_has_seen(joined
 
 def test_a_lost_node_that_registers_is_joining_until_it_knows_its_epoch(joined, told):
     joined()
-    actions.mark("gpu07", NodeState.READY, NodeState.LOST, why="silent", by=actions.Actor("beat", "beat"), now=at(30))
+    actions.mark("gpu07", NodeState.READY, NodeState.LOST, why="silent", by=BEAT, now=at(30))
     assert present().epoch == 2
     back = receive(a_registration(epoch=1, seq=3))
     assert (back.taken, back.hello, present().state) == (False, True, NodeState.JOINING)
@@ -109,7 +111,7 @@ def test_a_lost_node_that_registers_is_joining_until_it_knows_its_epoch(joined, 
 
 def test_an_unreachable_node_that_registers_is_ready_at_once(joined, told):
     joined()
-    actions.mark("gpu07", NodeState.READY, NodeState.UNREACHABLE, why="", by=actions.Actor("beat", "beat"), now=at(30))
+    actions.mark("gpu07", NodeState.READY, NodeState.UNREACHABLE, why="", by=BEAT, now=at(30))
     assert receive(a_registration(epoch=1, seq=3)).taken
     assert present().state == NodeState.READY
     assert [(each["was"], each["node"].state) for each in told["node_returned"]] == [("unreachable", "ready")]

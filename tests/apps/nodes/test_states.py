@@ -105,7 +105,9 @@ def test_only_a_lost_node_can_be_forgotten(joined):
     assert not NodeRow.objects.exists()
     entry = AuditRow.objects.first()
     assert entry is not None
-    assert (entry.verb, entry.reason, entry.before["devices"][0]["id"]) == ("node.forget", "sold", "cpu")
+    assert (entry.verb, entry.reason) == ("node.forget", "sold")
+    assert entry.before
+    assert entry.before["devices"][0]["id"] == "cpu"
 
 
 # --- telling otherwise
