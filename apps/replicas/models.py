@@ -46,13 +46,13 @@ class ReplicaRow(models.Model):
             ),
         )
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def name(self) -> ReplicaId:
         """`<model>/<ordinal>`; costs a query unless the model was selected along."""
         return replica_id(self.model.name, self.ordinal)
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class ShardRow(models.Model):
@@ -187,6 +187,8 @@ class ReconcileRow(models.Model):
     token = models.PositiveBigIntegerField(default=0)
     holder = models.CharField(max_length=100, blank=True)
     held_until = models.DateTimeField(null=True)
+    looked_at = models.DateTimeField(null=True)
+    """The moment that the last finished pass decided for."""
     finished_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
