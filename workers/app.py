@@ -1,8 +1,10 @@
 """The node's Celery app, without Django: what it reads, and how it holds on to a broker that comes and goes."""
 
+import warnings
 from typing import Final
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
@@ -37,6 +39,8 @@ def make_app(settings: NodeSettings) -> Celery:
 
 def run_worker(app: Celery, name: str) -> int:
     """Read orders and ticks until a signal says stop; return the exit code."""
+    # Said to those who run as root; what matters is that nothing but JSON is accepted.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     worker = app.Worker(
         hostname=f"{name}@llmgw",
         pool="threads",

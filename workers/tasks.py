@@ -1,0 +1,233 @@
+"""The door in: orders and ticks from Celery, handed on to what lives as long as this process."""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import structlog
+from celery import Celery, signals
+
+from llmgw import telemetry
+from llmgw.core import wire
+from llmgw.core.engines import ENGINES
+from llmgw.core.units import OrderId
+from workers.app import make_app, run_worker
+from workers.discovery.changes import matters
+from workers.discovery.collect import Collector
+from workers.engines import programs
+from workers.fetch import Fetcher
+from workers.heartbeat import Heart
+from workers.ports import Machine
+from workers.report import CelerySender, Reporter, Whole
+from workers.settings import NodeSettings
+from workers.supervisor import Identity, Supervisor
+from workers.system import RealMachine
+
+log = structlog.get_logger(__name__)
+
+INVENTORY_S: Final = 60.0
+STOP_S: Final = 2.0
+"""A worker that was told to stop has this long; engines are not its children to wait for."""
+
+
+def make_collector(settings: NodeSettings, machine: Machine) -> Collector:
+    """Return what looks at this machine, and at the engines that are installed on it."""
+    return Collector(machine, settings, {name: programs.find(name, settings, machine) for name in ENGINES})
+
+
+class InventoryWatch:
+    """What the machine is, looked at again and again; a change that matters is told."""
+
+    def __init__(self, settings: NodeSettings, machine: Machine, reporter: Reporter) -> None:
+        self._settings = settings
+        self._machine = machine
+        self._reporter = reporter
+        self._stopped = threading.Event()
+        self._told: wire.Inventory | None = None
+
+    @property
+    def told(self) -> wire.Inventory | None:
+        """What the control plane knows, or is being told; None before the first look is over."""
+        return self._told
+
+    def start(self) -> None:
+        """Begin to look; the first look is followed by the registration."""
+        threading.Thread(target=self._run, name="inventory", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        collector = make_collector(self._settings, self._machine)
+        while not self._stopped.is_set():
+            try:
+                self._look(collector)
+            except Exception:
+                # A tool or a file of a kind that nobody has seen must not end all looking for the worker's life.
+                log.exception("inventory failed")
+            self._stopped.wait(INVENTORY_S)
+
+    def _look(self, collector: Collector) -> None:
+        before, found = self._told, collector.collect()
+        if before is None:
+            self._told = found
+            self._reporter.register()
+        elif matters(before, found):
+            self._told = found
+            log.info("inventory changed")
+            self._reporter.inventory_changed()
+
+
+class Node:
+    """This node, for as long as its worker lives."""
+
+    def __init__(self, settings: NodeSettings, machine: Machine, app: Celery) -> None:
+        """Take the state folder; raises StateRefused or OSError."""
+        self._settings = settings
+        self._machine = machine
+        self._identity = Identity.open(settings.state, machine)
+        self._reporter = Reporter(
+            settings.id, identity=self._identity, machine=machine, sender=CelerySender(app), whole=self._whole
+        )
+        self._supervisor = Supervisor(
+            machine=machine,
+            settings=settings,
+            identity=self._identity,
+            fetcher=Fetcher(settings),
+            push=self._reporter.push,
+        )
+        self._inventory = InventoryWatch(settings, machine, self._reporter)
+        self._heart = Heart(settings.redis_url, settings.id, self._beat)
+        self._closed = threading.Lock()
+
+    def start(self) -> None:
+        """Take over the engines that run, then say that we are here."""
+        self._supervisor.adopt()
+        self._reporter.start()
+        self._inventory.start()
+        kept = len(self._supervisor.statuses())
+        log.info("node started", state=str(self._settings.state), epoch=self._identity.epoch, launches=kept)
+
+    def close(self) -> None:
+        """Stop all threads and leave the engines; what is called twice does it once."""
+        if not self._closed.acquire(blocking=False):
+            return
+        self._inventory.stop()
+        self._supervisor.close()
+        self._reporter.close()
+        self._heart.close()
+        self._identity.close()
+
+    # --- what comes in
+
+    def order(self, raw: object) -> None:
+        """Carry out one order, or say why not."""
+        order = wire.order_from_wire(raw)
+        if isinstance(order, wire.Unreadable):
+            self._refuse(raw, order)
+            return
+        with bound(order):
+            self._take(order)
+
+    def tick(self, tick: int, at: float) -> None:
+        """Say that we heard a tick."""
+        self._heart.answer(tick, at)
+
+    def _take(self, order: wire.AnyOrder) -> None:
+        if isinstance(order, wire.LaunchOrder):
+            self._reporter.trace(order.launch_id, telemetry.current_traceparent() or order.trace)
+        answer, status = self._supervisor.take(order)
+        log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
+        self._reporter.push(*([status] if status else []), answer=answer)
+        hello = isinstance(order, wire.HelloOrder) and answer.kind is not wire.AnswerKind.REFUSED
+        if hello and self._inventory.told:  # else the first look is not over, and registers by itself
+            self._reporter.register()
+
+    def _refuse(self, raw: object, why: wire.Unreadable) -> None:
+        order_id = raw.get("order_id") if isinstance(raw, Mapping) else None
+        log.warning("order unreadable", order_id=order_id, why=why.text())
+        if isinstance(order_id, str):
+            code = "order.version" if why.what == "version" else "order.invalid"
+            refused = wire.Answer(OrderId(order_id), wire.AnswerKind.REFUSED, code, why.text())
+            self._reporter.push(answer=refused)
+
+    # --- what is said
+
+    def _beat(self, tick: int) -> wire.Beat:
+        return wire.Beat(
+            tick=tick,
+            epoch=self._identity.epoch,
+            instance=self._identity.instance,
+            boot_id=self._machine.boot_id(),
+            digest=self._supervisor.digest(),
+        )
+
+    def _whole(self) -> Whole:
+        inventory = self._inventory.told
+        if inventory is None:
+            raise RuntimeError("a registration was asked for before the first look was over")
+        return Whole(
+            address=self._settings.address,
+            inventory=inventory,
+            shards=self._supervisor.statuses(),
+            labels=dict(self._settings.labels),
+            findings=self._supervisor.findings(),
+        )
+
+
+@contextmanager
+def bound(order: wire.AnyOrder) -> Iterator[None]:
+    """Have every line that is logged inside say which order, and which launch, it is about."""
+    facts: dict[str, Any] = {"node": order.node, "order_id": order.order_id}
+    facts |= {
+        name: value for name in ("model", "replica", "launch_id") if (value := getattr(order, name, None)) is not None
+    }
+    with structlog.contextvars.bound_contextvars(**facts):
+        yield
+
+
+def add_tasks(app: Celery, node: Node) -> None:
+    """Give the app what it runs."""
+
+    @app.task(name=wire.ORDER_TASK)
+    def order(raw: object) -> None:
+        node.order(raw)
+
+    @app.task(name=wire.TICK_TASK)
+    def tick(tick: int, at: float) -> None:
+        node.tick(tick, at)
+
+
+def serve(settings: NodeSettings) -> int:
+    """Run this node's worker until a signal says stop; raises StateRefused or OSError before it has begun."""
+    app = make_app(settings)
+    node = Node(settings, RealMachine(), app)
+    add_tasks(app, node)
+
+    def leave_in_time(**_: Any) -> None:
+        threading.Thread(target=_leave, args=(node,), name="leave", daemon=True).start()
+
+    # Connected for the life of the process, hence not weakly. With a receiver for its log, Celery sets up none.
+    signals.setup_logging.connect(_keep_log, weak=False)
+    signals.worker_shutting_down.connect(leave_in_time, weak=False)
+    node.start()
+    try:
+        return run_worker(app, settings.id)
+    finally:
+        node.close()
+
+
+def _keep_log(**_: Any) -> None:
+    pass
+
+
+def _leave(node: Node) -> None:
+    """End the process though Celery waits for a broker that hangs, or for a disk."""
+    threading.Event().wait(STOP_S)
+    closing = threading.Thread(target=node.close, daemon=True)
+    closing.start()
+    closing.join(STOP_S / 4)
+    os._exit(0)
