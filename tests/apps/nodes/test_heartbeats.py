@@ -81,7 +81,7 @@ def test_a_node_that_answers_stays_ready(joined, clock):
     assert state() == READY
 
 
-def test_a_sweep_without_news_costs_one_query_of_ours(joined, clock):
+def test_a_sweep_without_news_writes_nothing(joined, clock):
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
@@ -89,8 +89,7 @@ def test_a_sweep_without_news_costs_one_query_of_ours(joined, clock):
     clock.beat("gpu07", times=2)
     with CaptureQueriesContext(connection) as done:
         clock.beat("gpu07")
-    ours = [query["sql"] for query in done if 'FROM "nodes_' in query["sql"] or "SELECT" not in query["sql"]]
-    assert [sql.split()[0] for sql in ours] == ["SELECT"], ours
+    assert not [query["sql"] for query in done if query["sql"].startswith(("INSERT", "UPDATE", "DELETE"))]
 
 
 def test_a_silent_node_is_unreachable_after_three_ticks_and_lost_after_nine(joined, clock):
