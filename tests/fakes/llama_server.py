@@ -22,6 +22,7 @@ def options(argv):
     parser.add_argument("-a", "--alias", default="fake")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--version", action="version", version="version: 1 (fake)")
     fake = parser.add_argument_group("what it does wrong")
     fake.add_argument("--fake-load-s", type=float, default=0.0, help="answers 503 for so long")
     fake.add_argument("--fake-sick-after-s", type=float, help="answers 503 again from then on")
@@ -37,6 +38,7 @@ def options(argv):
     fake.add_argument("--fake-child", action="store_true", help="starts a child that outlives it")
     fake.add_argument("--fake-token-s", type=float, default=0.0, help="takes so long over each token")
     fake.add_argument("--fake-tokens", type=int, default=len(TOKENS), help="says so many when not told max_tokens")
+    fake.add_argument("--fake-stamps", help="appends to this file, as JSON lines, when it started and was asked")
     # All the other flags of llama-server are taken and mean nothing here.
     return parser.parse_known_args(argv)[0]
 
@@ -50,6 +52,12 @@ class Engine:
         self.started = time.monotonic()
         self.slots = [threading.Lock() for _ in range(SLOTS)]
         self.served = 0
+        self.stamp("started")
+
+    def stamp(self, what):
+        if self.wanted.fake_stamps:
+            with Path(self.wanted.fake_stamps).open("a") as file:
+                file.write(json.dumps({"what": what, "at": time.time()}) + "\n")
 
     @property
     def is_well(self):
@@ -93,6 +101,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}})
 
     def do_POST(self):
+        self.engine.stamp("asked")
         asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         if not self.engine.is_well:
             self.answer(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})

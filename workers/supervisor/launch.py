@@ -17,6 +17,7 @@ from llmgw.core.lifecycle import Happened
 from llmgw.core.units import LaunchId, Seconds
 from llmgw.core.wire import AnswerKind, Failure, Progress, ShardStatus, Step, StopOrder
 from llmgw.core.world import State
+from workers.discovery import cgroups
 from workers.engines import process, programs
 from workers.engines.environment import engine_environment
 from workers.engines.probe import is_any
@@ -317,7 +318,7 @@ class Launch:
         program = programs.find(order.engine, settings, machine)
         if self._engine is None or program is None:
             raise CannotLaunch("engine-missing", order.engine)
-        threads = settings.cpu_threads or max(1, machine.cpu_count() // 2)
+        threads = settings.cpu_threads or max(1, cgroups.cpus(machine) // 2)
         return self._engine.command(order, LaunchFacts(program, weights, host, port, threads))
 
     def _spawn(self, command: Command) -> None:
