@@ -30,26 +30,32 @@ def check(**_: Any) -> None:
     present = _in_redis()
     last = queries.published()
     if present != last or last.open is not settings.LLMGW_ROUTER_OPEN:
-        publish(at_least=present.revision + 1 if present and present.revision >= last.revision else 1)
+        # A Redis that outlives the database has seen higher revisions, which routers would not go back from.
+        table, _ = _renew(at_least=present.revision + 1 if present and present.revision >= last.revision else 1)
+        _put(table)
 
 
-def publish(*, at_least: int = 1) -> Table:
-    """Make the table anew, keep it if its content is new, and put it where routers look.
+def publish() -> Table:
+    """Make the table anew; if its content is new, put it where routers look."""
+    table, is_new = _renew()
+    if is_new:
+        _put(table)
+    return table
 
-    `at_least` is the least revision it must have: a Redis that outlives the database has seen higher ones.
-    """
+
+def _renew(*, at_least: int = 1) -> tuple[Table, bool]:
+    """Make the table anew and keep it if its content is new, or its revision too low; tell whether that was so."""
     with transaction.atomic():
         # Locked before anything is read, so that what is published last has also been read last.
         row, _ = PublicationRow.objects.select_for_update().get_or_create(pk=1)
         content = queries.content_of(queries.table())
-        if content != row.content or row.revision < at_least:
+        is_new = content != row.content or row.revision < at_least
+        if is_new:
             row.revision = max(row.revision + 1, at_least)
             row.content = content
             row.published_at = Now()
             row.save()
-    table = queries.table_of(row)
-    _put(table)
-    return table
+    return queries.table_of(row), is_new
 
 
 def revision_in_redis() -> int | None:

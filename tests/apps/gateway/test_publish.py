@@ -185,8 +185,12 @@ def test_each_change_is_in_redis_once_it_is_committed(change):
 
 def test_what_no_router_needs_to_know_is_not_published():
     declare()
-    before = publish.publish()
-    edit_model()
+    before = in_redis()
+    with client().pubsub() as ear:
+        ear.subscribe(wire.ROUTES_CHANNEL)
+        assert ear.get_message(timeout=1)
+        edit_model()
+        assert ear.get_message(timeout=0.05) is None
     assert in_redis() == before
 
 
