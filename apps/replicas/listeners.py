@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.nodes import actions as nodes
 from apps.nodes.models import NodeRow
 from apps.replicas import actions, dispatch, queries
-from apps.replicas.actions import NewId
+from apps.replicas.ids import new_id
 from llmgw.core import wire
 from llmgw.core.world import NodeState
 
@@ -21,7 +21,7 @@ def look_again(**_: Any) -> None:
     actions.request_pass()
 
 
-def welcome(new_id: NewId, node: NodeRow, was: NodeState, now: datetime, **_: Any) -> None:
+def welcome(node: NodeRow, was: NodeState, now: datetime, **_: Any) -> None:
     """Say hello to a node that comes back from the dead; give one that was only not heard what it missed."""
     if node.state == NodeState.JOINING:
         actions.hello(node, order_id=new_id(), now=now)
@@ -29,7 +29,7 @@ def welcome(new_id: NewId, node: NodeRow, was: NodeState, now: datetime, **_: An
     actions.request_pass()
 
 
-def after_tick(new_id: NewId, beats: Mapping[str, wire.Beat], now: datetime, **_: Any) -> None:
+def after_tick(beats: Mapping[str, wire.Beat], now: datetime, **_: Any) -> None:
     """Send again what was not answered, ask who tells otherwise than we know, and wake those whose wait is over."""
     dispatch.resend_due(now)
     for node in nodes.compare(beats, queries.digests()):

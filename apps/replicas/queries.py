@@ -359,6 +359,28 @@ def timeline(replica: ReplicaRow) -> Timeline:
     return Timeline(attempts, next((attempt for attempt in reversed(attempts) if attempt.failure), None))
 
 
+def describe_timeline(history: Timeline) -> dict[str, Any]:
+    """Return the shape that the API and `--json` print."""
+    first = history.first_failure
+    return {
+        "attempts": [_describe_attempt(attempt) for attempt in history.attempts],
+        "first_failure": None if first is None else _describe_attempt(first),
+    }
+
+
+def _describe_attempt(attempt: Attempt) -> dict[str, Any]:
+    return {"attempt": attempt.number, "launches": [_describe_launch(launch) for launch in attempt.launches]}
+
+
+def _describe_launch(launch: Launch) -> dict[str, Any]:
+    steps = [
+        {"state": step.state, "at": step.at.isoformat(), "seconds": step.seconds, "why": step.why, "by": step.by}
+        for step in launch.steps
+    ]
+    told = {"launch_id": launch.launch_id, "node": launch.node, "state": launch.state, "steps": steps}
+    return {**told, "failure": launch.failure, "tail": list(launch.tail)}
+
+
 def _launch(shard: ShardRow, moves: Sequence[TransitionRow]) -> Launch:
     ends = [*moves[1:], None]
     return Launch(

@@ -49,7 +49,7 @@ def report(raw: Any) -> None:
         nodes.count_report(node, nodes.UNREADABLE, now=now, detail=told.text())
         log.warning("a report cannot be read", node=node, why=told.text())
         return
-    outcome = actions.record_report(told, now=now, new_id=new_id)
+    outcome = actions.record_report(told, now=now)
     if outcome != nodes.TAKEN:
         log.info("a report was not applied", node=told.node, outcome=outcome, seq=told.seq)
 

@@ -1,6 +1,6 @@
 """All that can be done to replicas, shards, orders and passes; whoever changes a row comes through here."""
 
-from apps.replicas.actions.asked import Gone, drain, restart, stop
+from apps.replicas.actions.asked import drain, restart, stop
 from apps.replicas.actions.moves import Raced
 from apps.replicas.actions.orders import NewId, hello
 from apps.replicas.actions.passes import (
@@ -20,7 +20,6 @@ from apps.replicas.actions.reports import record_report
 from apps.replicas.actions.retention import tidy
 
 __all__ = [
-    "Gone",
     "NewId",
     "Overtaken",
     "Pass",

@@ -1,8 +1,6 @@
 """What an operator may ask of one replica: drain it, stop it, start it anew."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
 
 from django.db import transaction
 from django.db.models import Q
@@ -13,44 +11,34 @@ from apps.replicas.actions.moves import Moves, locked, save
 from apps.replicas.actions.orders import NewId
 from apps.replicas.actions.passes import request_pass
 from apps.replicas.actions.planned import end
+from apps.replicas.ids import new_id as any_id
 from apps.replicas.models import ReplicaRow
 from llmgw.core.lifecycle import Happened, NotAllowed
 from llmgw.core.world import State
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The slot was archived meanwhile."""
-
-    code: ClassVar[str] = "replica.gone"
-    name: str
-
-    def text(self) -> str:
-        """Say it in one line."""
-        return f"{self.name} has ended and is archived"
-
-
-Refused = NotAllowed | Gone
-
-
-def drain(replica: ReplicaRow, *, by: Actor, now: datetime, new_id: NewId, reason: str = "") -> Refused | None:
+def drain(
+    replica: ReplicaRow, *, by: Actor, now: datetime, reason: str = "", new_id: NewId = any_id
+) -> NotAllowed | None:
     """Let a replica finish its requests and end; as long as it is wanted, its slot starts again."""
-    return _end(replica, Happened.DRAIN_ASKED, "replica.drain", by, now, new_id, reason)
+    return _end(replica, Happened.DRAIN_ASKED, "replica.drain", by, now, reason, new_id)
 
 
-def stop(replica: ReplicaRow, *, by: Actor, now: datetime, new_id: NewId, reason: str = "") -> Refused | None:
+def stop(
+    replica: ReplicaRow, *, by: Actor, now: datetime, reason: str = "", new_id: NewId = any_id
+) -> NotAllowed | None:
     """End a replica at once, whatever it is doing; as long as it is wanted, its slot starts again."""
-    return _end(replica, Happened.STOP_ASKED, "replica.stop", by, now, new_id, reason)
+    return _end(replica, Happened.STOP_ASKED, "replica.stop", by, now, reason, new_id)
 
 
 @transaction.atomic
-def restart(replica: ReplicaRow, *, by: Actor, now: datetime, new_id: NewId, reason: str = "") -> Refused | None:
+def restart(
+    replica: ReplicaRow, *, by: Actor, now: datetime, reason: str = "", new_id: NewId = any_id
+) -> NotAllowed | None:
     """Start a replica anew: after its requests if it serves, without its wait if it has failed."""
-    row = locked(Q(pk=replica.pk, gone_at__isnull=True)).first()
-    if row is None:
-        return Gone(replica.name)
-    if row.state != State.FAILED:
-        return drain(row, by=by, now=now, new_id=new_id, reason=reason)
+    row = _locked(replica)
+    if row.gone_at is not None or row.state != State.FAILED:
+        return _end(row, Happened.DRAIN_ASKED, "replica.restart", by, now, reason, new_id)
     row.failures, row.next_try_at = 0, None
     save(row)
     audit.record(by, "replica.restart", "replica", row.name, now, reason=reason)
@@ -60,12 +48,12 @@ def restart(replica: ReplicaRow, *, by: Actor, now: datetime, new_id: NewId, rea
 
 @transaction.atomic
 def _end(
-    replica: ReplicaRow, happened: Happened, verb: str, by: Actor, now: datetime, new_id: NewId, reason: str
-) -> Refused | None:
-    row = locked(Q(pk=replica.pk, gone_at__isnull=True)).first()
-    if row is None:
-        return Gone(replica.name)
-    before = row.state
+    replica: ReplicaRow, happened: Happened, verb: str, by: Actor, now: datetime, reason: str, new_id: NewId
+) -> NotAllowed | None:
+    row = _locked(replica)
+    before = State(row.state)
+    if row.gone_at is not None:
+        return NotAllowed(before, happened)
     why = f"asked by {by.name}" + (f": {reason}" if reason else "")
     if no := end(row, happened, why, Moves(by=by.name, now=now), new_id):
         return no
@@ -73,3 +61,7 @@ def _end(
     audit.record(by, verb, "replica", row.name, now, reason=reason, **told)
     request_pass()
     return None
+
+
+def _locked(replica: ReplicaRow) -> ReplicaRow:
+    return locked(Q(pk=replica.pk)).get()

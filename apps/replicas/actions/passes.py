@@ -31,14 +31,17 @@ class Turn:
     """The requests that this pass answers: all that were made before its snapshot."""
 
 
-def request_pass() -> None:
-    """Ask for a pass over what the present transaction has changed; asked many times, it is run once or twice."""
+def request_pass(*, send: bool = True) -> None:
+    """Ask for a pass over what the present transaction has changed; asked many times, it is run once or twice.
+
+    With `send`, the control worker is told on commit; without, the caller runs it.
+    """
     raised = ReconcileRow.objects.filter(**_ROW).update(requested=F("requested") + 1)
     if not raised:
         # The first ever. If somebody else is as early, a pass is wanted all the same.
         ReconcileRow.objects.bulk_create([ReconcileRow(requested=1, **_ROW)], ignore_conflicts=True)
     hooks = transaction.get_connection().run_on_commit
-    if not any(hook is dispatch.call_pass for _, hook, *_ in hooks):
+    if send and not any(hook is dispatch.call_pass for _, hook, *_ in hooks):
         transaction.on_commit(dispatch.call_pass, robust=True)
 
 

@@ -15,6 +15,7 @@ from apps.replicas import dispatch
 from apps.replicas.actions import orders
 from apps.replicas.actions.moves import Moves, locked
 from apps.replicas.actions.passes import request_pass
+from apps.replicas.ids import new_id as any_id
 from apps.replicas.models import OrderRow, OrderState, ReplicaRow, ShardRow
 from llmgw.core import wire
 from llmgw.core.engines import failures
@@ -60,7 +61,7 @@ class _Report:
 
 
 @transaction.atomic
-def record_report(report: wire.AnyReport, *, now: datetime, new_id: orders.NewId) -> str:
+def record_report(report: wire.AnyReport, *, now: datetime, new_id: orders.NewId = any_id) -> str:
     """Apply one report, or count why not; return the word it was counted under."""
     # Slots are locked before the node, and the node before the row of the passes, here as everywhere.
     replicas = {row.pk: row for row in locked(_concerned(report))}

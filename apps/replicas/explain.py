@@ -1,0 +1,314 @@
+"""Why is it not running? One answer for console, API and command line, from what the passes have stored."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from apps.audit.management.output import duration
+from apps.catalog import queries as catalog
+from apps.catalog.models import ModelRow
+from apps.replicas import queries
+from apps.replicas.models import ReplicaRow, ShardRow
+from llmgw.core.lifecycle import state_word
+from llmgw.core.world import State
+
+# Of two candidates with as many reasons against them, the one whose reason is cured more easily is nearer.
+_EASIEST_FIRST: Final = (
+    "device.claimed",
+    "class.count",
+    "node.cordoned",
+    "node.joining",
+    "node.unreachable",
+    "policy.label",
+    "node.disk",
+    "device.unhealthy",
+    "node.engine-missing",
+    "class.memory",
+    "class.mismatch",
+    "fabric.none",
+    "node.lost",
+)
+_LINES_SHOWN: Final = 10
+_NODES_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """No such model is declared."""
+
+    code: ClassVar[str] = "model.unknown"
+    model: str
+
+    def text(self) -> str:
+        """Say it in one line."""
+        return f"there is no model {self.model}"
+
+    def cure(self) -> str:
+        """Say what an operator can do."""
+        return "`manage.py models` lists those that are declared"
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """One reason against one candidate."""
+
+    node: str | None
+    profile: str | None
+    code: str
+    text: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Reasons of one code, counted by node."""
+
+    code: str
+    count: int
+    nodes: tuple[str, ...]
+    text: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How one attempt ended."""
+
+    attempt: int
+    node: str
+    failure_class: str
+    text: str
+    exit_code: int | None
+    signal: int | None
+    at: datetime | None
+    last_lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """One replica: its state, and what stands in its way."""
+
+    name: str
+    state: str
+    since: datetime
+    why: str
+    attempt: int
+    failures: int
+    next_try_at: datetime | None
+    groups: tuple[Group, ...]
+    """Why it has no place, the most frequent reason first."""
+    against: tuple[Against, ...]
+    """The same, reason by reason."""
+    nearest: tuple[Against, ...]
+    """What stands against the candidate that comes closest."""
+    failure: Failure | None
+    """The last one."""
+    first_failure: Failure | None
+    """Where it began, if that is another one."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether something stands in its way that is more than time to start."""
+        return bool(self.against)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What became of a model, replica by replica."""
+
+    model: str
+    summary: str
+    wanted: int
+    ready: int
+    looked_at: datetime | None
+    """When a pass last looked."""
+    last_pass: int
+    """Its token."""
+    replicas: tuple[Why, ...]
+    now: datetime
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether a replica has no place, or may not start yet."""
+        return any(why.is_refused for why in self.replicas)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape that the API and `--json` print."""
+        told: dict[str, Any] = _plain(asdict(self))
+        return told
+
+    def text(self) -> str:
+        """Say it as people read it."""
+        lines = [self.summary]
+        for why in self.replicas:
+            lines += _lines(why, self.now)
+        return "\n".join(lines)
+
+
+def explain(model_name: str, now: datetime) -> Explanation | NotFound:
+    """Explain a model, named by its served name or an alias, from its rows: a handful of queries."""
+    model = _find(model_name)
+    if model is None:
+        return NotFound(model_name)
+    rows = queries.replicas_of(model)
+    failed = _failures(rows)
+    replicas = tuple(_why(row, failed.get(row.pk, ())) for row in rows)
+    passes = queries.passes()
+    return Explanation(
+        model=model.name,
+        summary=_summary(model, rows, replicas, now),
+        wanted=model.replicas,
+        ready=queries.count_ready(rows),
+        looked_at=passes.looked_at,
+        last_pass=passes.token,
+        replicas=replicas,
+        now=now,
+    )
+
+
+def _find(name: str) -> ModelRow | None:
+    return catalog.find(name) or next((row for row in catalog.declared() if name in row.aliases), None)
+
+
+def _failures(rows: Sequence[ReplicaRow]) -> Mapping[int, Sequence[ShardRow]]:
+    """Return each replica's failed launches, oldest first, in one query."""
+    failed: dict[int, list[ShardRow]] = {}
+    ended = ShardRow.objects.filter(replica__in=rows, failure__isnull=False).select_related("node")
+    for shard in ended.order_by("attempt", "id"):
+        failed.setdefault(shard.replica_id or 0, []).append(shard)
+    return failed
+
+
+# --- one replica --------------------------------------------------------------------------------------------------
+
+
+def _why(row: ReplicaRow, failed: Sequence[ShardRow]) -> Why:
+    against = tuple(Against(no["node"], no["profile"], no["code"], no["text"], no["cure"]) for no in row.refusals)
+    return Why(
+        name=row.name,
+        state=state_word(State(row.state), row.failures),
+        since=row.state_since,
+        why=row.why,
+        attempt=row.attempt,
+        failures=row.failures,
+        next_try_at=row.next_try_at,
+        groups=tuple(Group(**{**group, "nodes": tuple(group["nodes"])}) for group in queries.grouped(row.refusals)),
+        against=against,
+        nearest=_nearest(against),
+        failure=_failure(failed[-1]) if failed and row.failures else None,
+        first_failure=_failure(failed[0]) if len(failed) > 1 and row.failures else None,
+    )
+
+
+def _nearest(against: Iterable[Against]) -> tuple[Against, ...]:
+    """Choose the candidate with the fewest and most easily cured reasons against it."""
+    candidates: dict[tuple[str, str], list[Against]] = {}
+    for no in against:
+        if no.node:
+            candidates.setdefault((no.node, no.profile or ""), []).append(no)
+    if not candidates:
+        return ()
+    return tuple(candidates[min(candidates, key=lambda at: (len(candidates[at]), _hardness(candidates[at]), at))])
+
+
+def _hardness(reasons: Iterable[Against]) -> int:
+    last = len(_EASIEST_FIRST)
+    return max(_EASIEST_FIRST.index(no.code) if no.code in _EASIEST_FIRST else last for no in reasons)
+
+
+def _failure(shard: ShardRow) -> Failure:
+    told = shard.failure or {}
+    return Failure(
+        attempt=shard.attempt,
+        node=shard.node.name,
+        failure_class=told.get("failure_class", "unknown"),
+        text=told.get("text", ""),
+        exit_code=told.get("exit_code"),
+        signal=told.get("signal"),
+        at=shard.ended_at,
+        last_lines=tuple(told.get("tail") or shard.tail),
+    )
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _summary(model: ModelRow, rows: Sequence[ReplicaRow], replicas: Sequence[Why], now: datetime) -> str:
+    """Say how many serve, and the worst that can be said of the others."""
+    told = f"{model.name}: {queries.count_ready(rows)} of {model.replicas} replicas ready."
+    waiting = [why for why in replicas if why.state != State.READY]
+    if worst := max(waiting, key=lambda why: (why.failures > 0, why.is_refused), default=None):
+        return f"{told} {_one_sentence(worst, now)}"
+    if len(replicas) < model.replicas:
+        return f"{told} No pass has looked at the others yet."
+    return told
+
+
+def _one_sentence(why: Why, now: datetime) -> str:
+    since = duration(now - why.since)
+    if why.failure is not None:
+        wait = max((why.next_try_at - now).total_seconds(), 0) if why.next_try_at else None
+        due = "" if wait is None else f", next start in {wait:.0f} s" if wait else ", next start due now"
+        return f"{why.name} is {why.state}: failed {why.failures} times in a row{due}."
+    if why.state == State.QUEUED and why.is_refused:
+        return f"{why.name} has had no place for {since}."
+    return f"{why.name} has been {why.state} for {since}."
+
+
+def _lines(why: Why, now: datetime) -> list[str]:
+    lines = [f"  {_one_sentence(why, now)} {why.why}".rstrip()]
+    if any(no.node for no in why.against):
+        counts = ", ".join(f"{group.count} {group.code}" for group in why.groups)
+        lines += [_line("no place", f"0 of {len({no.node for no in why.against})} nodes: {counts}")]
+        lines += [_line("nearest" if not at else "", f"{no.node}: {no.text}") for at, no in enumerate(why.nearest)]
+        lines += [_line("would do" if not at else "", cure) for at, cure in enumerate(_cures(why.nearest))]
+        lines += _table(why.against)
+    elif why.against:
+        lines += [_line("waits", f"{no.text} [{no.code}] – {no.cure}") for no in why.against]
+    if why.failure:
+        lines += _failure_lines("failure", why.failure)
+    if why.first_failure:
+        lines += [_line("began with", _in_a_line(why.first_failure))]
+    return lines
+
+
+def _line(head: str, text: str) -> str:
+    return f"    {head:<11}{text}"
+
+
+def _cures(reasons: Iterable[Against]) -> list[str]:
+    return list(dict.fromkeys(no.cure for no in reasons))
+
+
+def _table(against: Sequence[Against]) -> list[str]:
+    told = [(no.node or "–", no.profile or "–", no.code, no.text) for no in against]
+    widths = [max(map(len, column)) for column in zip(*(row[:3] for row in told), strict=True)]
+    shown = [
+        "    " + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
+        for row in told[:_NODES_SHOWN]
+    ]
+    more = len(told) - len(shown)
+    return [*shown, f"    … and {more} more, see `--json`"] if more else shown
+
+
+def _failure_lines(head: str, failure: Failure) -> list[str]:
+    lines = [_line(head, _in_a_line(failure))]
+    return lines + [_line("last lines" if not at else "", f"| {line}") for at, line in enumerate(_tail(failure))]
+
+
+def _tail(failure: Failure) -> tuple[str, ...]:
+    return failure.last_lines[-_LINES_SHOWN:]
+
+
+def _in_a_line(failure: Failure) -> str:
+    return f"attempt {failure.attempt} on {failure.node}, {failure.failure_class}: {failure.text}"
+
+
+def _plain(value: Any) -> Any:
+    """Make moments readable for JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,1 @@
+"""What an operator runs of replicas by `manage.py`."""
