@@ -31,7 +31,7 @@ def check(**_: Any) -> None:
     last = queries.published()
     if present != last or last.open is not settings.LLMGW_ROUTER_OPEN:
         # A Redis that outlives the database has seen higher revisions, which routers would not go back from.
-        table, _ = _renew(at_least=present.revision + 1 if present and present.revision >= last.revision else 1)
+        table, _new = _renew(at_least=present.revision + 1 if present and present.revision >= last.revision else 1)
         _put(table)
 
 
