@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from llmgw.core.lifecycle import LIVE
 from llmgw.core.plan import Archive, Drain, Lose, Queue, Reap, Start, Stop, plan
 from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry
 from llmgw.core.units import Seconds
@@ -231,13 +232,14 @@ class TestEdited:
 
     def test_several_are_replaced_one_by_one_and_never_fewer_serve_than_wanted(self):
         before, model = self.edited(replicas=3)
-        fleet = a_snapshot(nodes=[a_node(slots=4)], models=[model], replicas=[a_replica(before, n) for n in (1, 2, 3)])
+        fleet = a_snapshot(nodes=[a_node(slots=9)], models=[model], replicas=[a_replica(before, n) for n in (1, 2, 3)])
         for _ in range(20):
             done = plan(fleet, NOW)
             if not done.actions:
                 break
             fleet = carried_out(fleet, done)
             assert sum(one.state is State.READY for one in fleet.replicas) >= 3
+            assert sum(one.state in LIVE - {State.DRAINING} for one in fleet.replicas) <= 4
             fleet = settled(fleet)
         assert {one.fingerprint for one in fleet.replicas} == model.fingerprints()
         assert len(fleet.replicas) == 3
@@ -253,6 +255,14 @@ class TestEdited:
             assert sum(one.state is State.READY for one in fleet.replicas) >= 2
             fleet = settled(fleet)
         assert {one.fingerprint for one in fleet.replicas} == model.fingerprints()
+
+    def test_while_one_makes_way_no_other_does(self):
+        before, model = self.edited(replicas=2)
+        replicas = [a_replica(before, 1), a_replica(before, 2, state=State.DRAINING)]
+        assert lines(nodes=[a_node(slots=2)], models=[model], replicas=replicas) == [
+            "queue smollm2/3: wanted, and there is no place for it now",
+            "queue smollm2/4: wanted, and there is no place for it now",
+        ]
 
     def test_what_could_never_fit_does_not_cost_the_old_version(self):
         before = a_model()

@@ -40,10 +40,10 @@ def nodes(draw, name):
     gpus = [a_gpu(n, unhealthy=draw(healthy)) for n in range(draw(st.integers(0, 4)))]
     return a_node(
         name,
-        state=draw(st.sampled_from(list(NodeState))),
+        state=draw(st.sampled_from([NodeState.READY] * 4 + list(NodeState))),
         devices=[a_cpu(draw(st.integers(1, 3))), *gpus],
-        cordoned=draw(st.booleans()),
-        engines=draw(st.sampled_from([("llamacpp",), ()])),
+        cordoned=draw(st.sampled_from([False] * 4 + [True])),
+        engines=draw(st.sampled_from([("llamacpp",)] * 4 + [()])),
     )
 
 
@@ -55,7 +55,7 @@ def models(draw, name):
         replicas=draw(st.integers(0, 4)),
         profiles=profiles,
         priority=draw(st.integers(-1, 1)),
-        labels=draw(st.sampled_from([{}, {}, {"zone": "a"}])),
+        labels=draw(st.sampled_from([{}, {}, {}, {"zone": "a"}])),
     )
 
 
@@ -87,7 +87,7 @@ def fleets(draw):
     slots = [
         draw(replicas(model, ordinal, places))
         for model in once
-        for ordinal in sorted(draw(st.sets(st.integers(1, 6), max_size=4)))
+        for ordinal in sorted(draw(st.sets(st.integers(1, 6), max_size=3)))
     ]
     strays = [a_stray(node, f"stray-{i}", (device,)) for i, (node, device) in enumerate(places[:2])]
     return a_snapshot(nodes=fleet, models=declared, replicas=slots, strays=draw(st.sampled_from([strays, []])))
