@@ -27,7 +27,7 @@ def make_app(settings: NodeSettings) -> Celery:
         task_queues=(
             Queue(orders, Exchange(orders), routing_key=orders),
             # A name that stays, so that no restart leaves a queue behind.
-            Broadcast(wire.TICK_EXCHANGE, queue=f"ticks.{settings.id}"),
+            Broadcast(wire.TICK_EXCHANGE, queue=f"ticks.{settings.id}", routing_key=wire.TICK_ROUTING_KEY),
         ),
         # An order is known by its id and sent again until it is answered: one that was taken need not come twice.
         task_acks_late=False,

@@ -36,7 +36,7 @@ GATE_KEY: Final = "llmgw:tick:gate"
 """Lives for half a period after a tick: as long as it does, no other is sent."""
 
 # What every node's worker reads; each has a queue of its own on this exchange, so the name here is never declared.
-TICKS: Final = Broadcast(wire.TICK_EXCHANGE, queue="ticks")
+TICKS: Final = Broadcast(wire.TICK_EXCHANGE, queue="ticks", routing_key=wire.TICK_ROUTING_KEY)
 
 
 @dataclass(frozen=True, slots=True)

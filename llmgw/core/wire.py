@@ -31,6 +31,8 @@ REPORT_TASK: Final = "llmgw.control.report"
 
 CONTROL_QUEUE: Final = "control"
 TICK_EXCHANGE: Final = "llmgw.ticks"
+TICK_ROUTING_KEY: Final = "tick"
+"""Said on both ends: where it is left out, Celery puts a default of its own and Redis' channels no longer match."""
 
 HEARD_KEY: Final = "llmgw:heard"
 """Sorted set: node name → number of the last tick it answered."""

@@ -316,8 +316,8 @@ def test_every_node_hears_every_tick(redis_server, clock, eventually):
     with (
         Connection(redis_server) as one,
         Connection(redis_server) as two,
-        Consumer(one.channel(), [Broadcast(wire.TICK_EXCHANGE)], callbacks=[hear("a")], accept=["json"]),
-        Consumer(two.channel(), [Broadcast(wire.TICK_EXCHANGE)], callbacks=[hear("b")], accept=["json"]),
+        Consumer(one.channel(), [Broadcast(wire.TICK_EXCHANGE, routing_key=wire.TICK_ROUTING_KEY)], callbacks=[hear("a")], accept=["json"]),
+        Consumer(two.channel(), [Broadcast(wire.TICK_EXCHANGE, routing_key=wire.TICK_ROUTING_KEY)], callbacks=[hear("b")], accept=["json"]),
     ):
         drained(one)
         drained(two)
