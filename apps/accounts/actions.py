@@ -18,6 +18,8 @@ from apps.audit import actions as audit
 from apps.audit.actions import SYSTEM, Actor
 
 LINK_LIVES: Final = timedelta(minutes=15)
+# So long a link that was used or has expired can still be told from one that never was.
+LINK_KEPT: Final = timedelta(days=1)
 # A write with every request would be a high price for knowing the last use to the second.
 LAST_USED_WITHIN: Final = timedelta(minutes=1)
 OPERATOR: Final = "operator"
@@ -130,9 +132,9 @@ def check_api_token(secret: str, *, now: datetime) -> ApiTokenRow | None:
 
 @transaction.atomic
 def sign_in_link(user: User, *, now: datetime) -> str:
-    """Make what signs this person in once, within a quarter of an hour; links that nobody used are dropped."""
+    """Make what signs this person in once, within a quarter of an hour; those of days ago are dropped."""
     secret = secrets.new_link()
-    SignInLinkRow.objects.filter(expires_at__lte=now).delete()
+    SignInLinkRow.objects.filter(expires_at__lte=now - LINK_KEPT).delete()
     SignInLinkRow.objects.create(sha256=secret.sha256, user=user, expires_at=now + LINK_LIVES)
     return secret.text
 
