@@ -1,0 +1,59 @@
+"""Every no: its words, its numbers, its cure, and the way to storage and back."""
+
+import json
+
+import pytest
+
+from llmgw.core import refusals
+from llmgw.core.refusals import REFUSALS, Event, Refusal, from_json, to_json
+from llmgw.core.units import GIB, Bytes, NodeName
+
+N1 = NodeName("n1")
+SAID = {
+    refusals.NoNodes(): "no node has joined",
+    refusals.NodeNotJoined(N1): "has not reported its inventory yet",
+    refusals.NodeUnreachable(N1): "has missed its heartbeats",
+    refusals.NodeLost(N1): "has been silent too long and is given up",
+    refusals.NodeCordoned(N1): "is cordoned",
+    refusals.EngineMissing("vllm", ("llamacpp", "sglang")): "needs engine vllm, has llamacpp, sglang",
+    refusals.EngineMissing("vllm", ()): "needs engine vllm, has none",
+    refusals.LabelsMissing(("zone=a", "tier=1")): "lacks the labels zone=a, tier=1",
+    refusals.DiskShort(Bytes(21 * GIB), Bytes(3 * GIB)): "needs 21.0 GiB of disk for the weights, 3.0 GiB free",
+    refusals.ClassMismatch(("h100-80g", "l40s-45g"), ("cpu",)): "wants class h100-80g or l40s-45g, the node has cpu",
+    refusals.ClassMismatch(("cpu",), ()): "wants class cpu, the node has no devices",
+    refusals.DeviceUnhealthy("GPU-1", "Xid 79"): "device GPU-1 is unhealthy: Xid 79",
+    refusals.MemoryShort("GPU-1", Bytes(100 * GIB), Bytes(80 * GIB)): (
+        "device GPU-1 needs 100.0 GiB of memory, has 80.0 GiB"
+    ),
+    refusals.DeviceClaimed("cpu", 2, ("a/1", "b/1")): "device cpu is taken (2 of 2) by a/1, b/1",
+    refusals.DevicesShort(4, 3): "needs 4 devices together, 3 free",
+    refusals.FabricNone(2): "a replica over 2 nodes needs a fabric, the node is attached to none",
+    refusals.WaitingForRetry(3, 3.6): "failed 3 times in a row, next start in 4 s",
+}
+
+
+def test_all_of_them_are_here():
+    assert {type(no) for no in SAID} == set(REFUSALS)
+    assert len({kind.code for kind in REFUSALS}) == len(REFUSALS)
+
+
+@pytest.mark.parametrize("no", SAID, ids=lambda no: no.code)
+def test_it_says_its_numbers_and_a_cure(no):
+    assert isinstance(no, Refusal)
+    assert no.text() == SAID[no]
+    assert no.cure()
+    assert no.cured_by
+    assert no.cured_by <= set(Event)
+
+
+@pytest.mark.parametrize("no", SAID, ids=lambda no: no.code)
+def test_it_is_stored_and_read_back(no):
+    stored = to_json(no)
+    assert list(stored) == ["code", "text", "cure", "facts"]
+    assert json.loads(json.dumps(stored)) == stored
+    assert from_json(stored) == no
+
+
+@pytest.mark.parametrize("raw", [{}, {"code": "of.another-version"}, {"code": "node.lost", "facts": {"nod": "n1"}}])
+def test_what_another_version_stored_is_not_read(raw):
+    assert from_json(raw) is None
