@@ -147,7 +147,6 @@ def _send_tick(now: datetime) -> int:
         wire.TICK_TASK,
         kwargs={"tick": tick, "at": at},
         queue=TICKS,  # type: ignore[arg-type]  # Celery takes a queue as well as its name
-        exchange=wire.TICK_EXCHANGE,  # told apart, or Celery adds a routing key that no subscriber has
         declare=[TICKS.exchange],
         retry=False,
     )

@@ -17,6 +17,8 @@ from llmgw.celery import app
 from llmgw.core import wire
 from llmgw.core.world import NodeState
 from tests.apps.nodes.reports import a_beat, a_registration, at
+from workers.app import make_app
+from workers.settings import NodeSettings
 
 READY, UNREACHABLE, LOST, JOINING = NodeState.READY, NodeState.UNREACHABLE, NodeState.LOST, NodeState.JOINING
 PERIOD = 2.0
@@ -296,8 +298,14 @@ class Seen(NamedTuple):
     expires: str | None
 
 
+def ticks_of(redis_server, node):
+    """The queue that this node's own worker reads its ticks from."""
+    queues = make_app(NodeSettings(id=node, redis_url=redis_server)).amqp.queues
+    app.set_current()  # here the control plane's remains the one that sends
+    return [queue for queue in queues.values() if isinstance(queue, Broadcast)]
+
+
 def test_every_node_hears_every_tick(redis_server, clock, eventually):
-    """Two consumers, each with a Broadcast of its own on the exchange, as two workers have."""
     seen: dict[str, list[Seen]] = {"a": [], "b": []}
 
     def hear(name):
@@ -316,8 +324,8 @@ def test_every_node_hears_every_tick(redis_server, clock, eventually):
     with (
         Connection(redis_server) as one,
         Connection(redis_server) as two,
-        Consumer(one.channel(), [Broadcast(wire.TICK_EXCHANGE, routing_key=wire.TICK_ROUTING_KEY)], callbacks=[hear("a")], accept=["json"]),
-        Consumer(two.channel(), [Broadcast(wire.TICK_EXCHANGE, routing_key=wire.TICK_ROUTING_KEY)], callbacks=[hear("b")], accept=["json"]),
+        Consumer(one.channel(), ticks_of(redis_server, "a"), callbacks=[hear("a")], accept=["json"]),
+        Consumer(two.channel(), ticks_of(redis_server, "b"), callbacks=[hear("b")], accept=["json"]),
     ):
         drained(one)
         drained(two)
