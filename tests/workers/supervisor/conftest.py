@@ -5,11 +5,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from llmgw.core.units import LaunchId
 from llmgw.core.wanted import Source
-from llmgw.core.wire import ForgetOrder
+from llmgw.core.wire import ForgetOrder, HelloOrder
 from tests.builders import a_launch_order, a_stop_order
 from tests.fakes.engine import fake_llama_server
 from tests.processes import MARK, Processes
@@ -20,6 +22,10 @@ from workers.supervisor.surroundings import Timing
 from workers.system import RealMachine
 
 QUICK = Timing(alive=0.05, doubt=0.05, settle=0.1, busy=0.02, kill_after=0.5, log=0.05)
+
+
+def head(order, epoch) -> Any:
+    return {"order_id": order, "node": "n1", "epoch": epoch, "issued_at": 0.0}
 
 
 class Heard:
@@ -101,7 +107,10 @@ class Node:
         return self.take(a_stop_order(order_id=f"{order} {launch}", launch_id=launch, drain_s=drain_s))
 
     def forget(self, launch="launch-1"):
-        return self.take(ForgetOrder(order_id="forget", node="n1", epoch=1, issued_at=0.0, launch_id=launch))
+        return self.take(ForgetOrder(launch_id=LaunchId(launch), **head("forget", 1)))
+
+    def hello(self, epoch):
+        return self.take(HelloOrder(**head("hello", epoch)))
 
     def take(self, order):
         assert self.supervisor is not None
