@@ -147,6 +147,7 @@ def _send_tick(now: datetime) -> int:
         wire.TICK_TASK,
         kwargs={"tick": tick, "at": at},
         queue=TICKS,  # type: ignore[arg-type]  # Celery takes a queue as well as its name
+        routing_key=wire.TICK_ROUTING_KEY,
         declare=[TICKS.exchange],
         retry=False,
     )
