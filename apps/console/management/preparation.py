@@ -1,0 +1,100 @@
+"""What `up` does to the database: its tables, who may sign in, a key to try, and the demo's model."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import yaml
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.utils import Error
+
+from apps.accounts import actions as accounts
+from apps.accounts import queries, secrets
+from apps.accounts.actions import NameTaken
+from apps.accounts.models import InferenceKeyRow
+from apps.audit.actions import Actor
+from apps.catalog import actions as catalog
+from apps.catalog.models import ModelRow
+from llmgw import logs
+from llmgw.core import validation
+from llmgw.core.wanted import Model
+from llmgw.local import demo
+from llmgw.local.state import Refused, StateFolder
+
+UP: Final = Actor("manage.py up", "cli")
+KEY: Final = "demo"
+_KEY_FILE: Final = "demo_key"
+_OURS: Final = "apps."
+
+Migrations = set[tuple[str, str]]
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def missing_migrations() -> Migrations | Refused:
+    """Compare the names of the migration files with the database's own record: loads none of them."""
+    try:
+        applied = set(MigrationRecorder(connection).applied_migrations())
+    except Error as no:
+        what = f"the database cannot be used: {logs.redacted(str(no)).strip()}"
+        return Refused("database.unusable", what, "correct DATABASE_URL, or unset it to use SQLite in the state folder")
+    present = {(app.label, file.stem) for app in apps.get_app_configs() for file in _files(app.path)}
+    ours = {app.label for app in apps.get_app_configs() if app.name.startswith(_OURS)}
+    newer = sorted(f"{label}.{name}" for label, name in applied - present if label in ours)
+    if newer:
+        what = f"the database was written by a newer llmgw (it has {', '.join(newer)[:200]})"
+        return Refused("database.newer", what, "start it with that llmgw, or use another database or state folder")
+    return present - applied
+
+
+def _files(app: str) -> list[Path]:
+    return sorted((Path(app) / "migrations").glob("[0-9]*.py"))
+
+
+def migrate() -> None:
+    """Bring the tables to where the code is."""
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+# --- who may come in ----------------------------------------------------------------------------------------------
+
+
+def inference_key(state: StateFolder, now: datetime) -> str:
+    """Return the key that belongs to this state folder, made at the first start; it can be shown again."""
+    kept = state.read(_KEY_FILE)
+    if kept and _is_valid(kept, now):
+        return kept
+    made = _make_key(now)
+    state.write(_KEY_FILE, made)
+    return made
+
+
+def _is_valid(key: str, now: datetime) -> bool:
+    row = InferenceKeyRow.objects.filter(sha256=secrets.hashed(key)).first()
+    return row is not None and queries.state_word(row, now) == "valid"
+
+
+def _make_key(now: datetime) -> str:
+    # Names are never given away again: the second key of a database carries the moment in its name.
+    for name in (KEY, f"{KEY}-{now:%Y%m%d-%H%M%S}"):
+        made = accounts.create_inference_key(name, by=UP, now=now)
+        if not isinstance(made, NameTaken):
+            return made[1]
+    raise RuntimeError(f"two keys were asked for within the second of {now}")
+
+
+# --- the demo -----------------------------------------------------------------------------------------------------
+
+
+def declare_demo(now: datetime) -> bool:
+    """Declare the demo's model, once: what an operator made of it since stays."""
+    if ModelRow.objects.filter(name=demo.MODEL).exists():
+        return False
+    document = yaml.safe_load(demo.CATALOG.read_text("utf-8"))
+    models = [each for each in validation.catalog_from_document(document) if isinstance(each, Model)]
+    catalog.declare_all(models, by=UP, now=now, reason="up --demo")
+    return True
