@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from django.db.models import Q, QuerySet
@@ -44,6 +45,19 @@ _SHARD: Final = (
 )
 
 
+# What is said of a replica whose node gave no reason.
+_SAYS: Final = MappingProxyType(
+    {
+        State.FETCHING: "its weights are being fetched",
+        State.LAUNCHING: "its engine is being started",
+        State.LOADING: "its engine loads the weights",
+        State.READY: "serves",
+        State.STOPPED: "has ended as it was asked to",
+        State.FAILED: "has ended, and nobody asked it to",
+    }
+)
+
+
 class Raced(Exception):
     """The row is not any more what the decision was made on; the transaction is to be given up."""
 
@@ -75,7 +89,7 @@ class Moves:
     def replica(self, replica: ReplicaRow, after: State, happened: Happened, why: str) -> None:
         """Move a replica, in memory."""
         before = State(replica.state)
-        replica.state, replica.why = after, why[:500]
+        replica.state, replica.why = after, (why or _SAYS.get(after, ""))[:500]
         if after is before:
             return
         replica.state_since = self.now

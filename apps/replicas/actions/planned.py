@@ -183,14 +183,24 @@ def _lose(action: plan.Lose, under: Pass) -> ReplicaRow:
     lost = [shard for shard in shards if shard.node.state == NodeState.LOST]
     gone = [shard for shard in lost if moves.shard(shard, Happened.NODE_LOST, why=action.why) is None]
     rest = [s for s in shards if s not in lost and moves.shard(s, Happened.STOP_ASKED, why=action.why) is None]
-    if not gone:
+    if shards and not gone:
         raise Raced
-    moves.follow(replica, shards, Happened.NODE_LOST, action.why)
+    if shards:
+        moves.follow(replica, shards, Happened.NODE_LOST, action.why)
+    else:  # they were forgotten together with their node
+        moves.replica(replica, _after(replica, Happened.NODE_LOST), Happened.NODE_LOST, action.why)
     moves.write([replica], [*gone, *rest])
     orders.take_back([shard.launch_id for shard in gone], under.now)
     for shard in rest:
         orders.stop(shard, drain_s=0.0, why=action.why, order_id=under.new_id(), now=under.now)
     return replica
+
+
+def _after(replica: ReplicaRow, happened: Happened) -> State:
+    after = lifecycle.after(State(replica.state), happened)
+    if isinstance(after, NotAllowed):
+        raise Raced
+    return after
 
 
 def _reap(action: plan.Reap, under: Pass) -> None:

@@ -80,7 +80,8 @@ def record_report(report: wire.AnyReport, *, now: datetime, new_id: orders.NewId
 
 def _concerned(report: wire.AnyReport) -> Q:
     """Choose the slots that a report may move."""
-    shards = ShardRow.objects.filter(launch_id__in=_launch_ids(report), replica__isnull=False)
+    launches = [*_launch_ids(report), *_refused_launches(report)]
+    shards = ShardRow.objects.filter(launch_id__in=launches, replica__isnull=False)
     if isinstance(report, wire.Registration):
         there = Q(node__name=report.node, state__in=LIVE | {State.LOST}, replica__isnull=False)
         shards = shards | ShardRow.objects.filter(there)
@@ -89,6 +90,15 @@ def _concerned(report: wire.AnyReport) -> Q:
 
 def _launch_ids(report: wire.AnyReport) -> list[str]:
     return [] if isinstance(report, wire.InventoryChanged) else [status.launch_id for status in report.shards]
+
+
+def _refused_launches(report: wire.AnyReport) -> list[str]:
+    """Return the launches that the node would not start; most times there are none, and nobody is asked."""
+    answers = () if isinstance(report, wire.InventoryChanged) else report.answers
+    refused = [answer.order_id for answer in answers if answer.kind is AnswerKind.REFUSED]
+    if not refused:
+        return []
+    return list(OrderRow.objects.filter(order_id__in=refused, kind="launch").values_list("launch_id", flat=True))
 
 
 def _read(
@@ -161,7 +171,6 @@ def _record_answers(this: _Report) -> list[tuple[wire.Answer, OrderRow]]:
 
 def _fail_refused(answer: wire.Answer, order: OrderRow, this: _Report) -> None:
     shard = this.shards.get(order.launch_id)
-    shard = shard or ShardRow.objects.filter(launch_id=order.launch_id).select_related("node").first()
     if shard is not None:
         _end_untold(shard, "order-refused", f"{this.node.name} refused to start it: {answer.text or answer.code}", this)
 
@@ -220,8 +229,13 @@ def _take_facts(status: ShardStatus, shard: ShardRow) -> None:
 def _take_steps(status: ShardStatus, shard: ShardRow, this: _Report) -> None:
     """Take the steps that were not seen before; those that we are ahead of are let go."""
     for step in status.steps[shard.steps_seen :]:
-        _move(shard, step.happened, step.why, this, node_at=_moment(step.at))
+        _move(shard, step.happened, _why(step, status), this, node_at=_moment(step.at))
     shard.steps_seen = max(len(status.steps), shard.steps_seen)
+
+
+def _why(step: wire.Step, status: ShardStatus) -> str:
+    ends = step.happened in (Happened.EXITED, Happened.FAILED)
+    return status.failure.text if ends and status.failure else step.why
 
 
 def _moment(at: float) -> datetime | None:
@@ -249,7 +263,8 @@ def _settle(status: ShardStatus, shard: ShardRow, this: _Report) -> None:
     elif shard.state in AT_REST:
         _found(there, shard, this)
     elif there in AT_REST:
-        _move(shard, Happened.FAILED if there is State.FAILED else Happened.EXITED, "", this)
+        why = status.failure.text if status.failure else ""
+        _move(shard, Happened.FAILED if there is State.FAILED else Happened.EXITED, why, this)
     elif shard.state not in _GOING and there not in _GOING:
         _catch_up(there, shard, this)
 

@@ -2,13 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import NamedTuple
 
 from apps.audit.actions import Actor
 from apps.catalog import actions as catalog
-from apps.replicas import actions, reconcile
+from apps.replicas import actions, queries, reconcile
 from apps.replicas.models import OrderRow, ReplicaRow, ShardRow
 from llmgw.core import wire
 from llmgw.core.lifecycle import Happened
+from llmgw.core.plan import Plan, plan
 from llmgw.core.units import NodeName, Seconds
 from llmgw.core.world import State
 from tests.builders import NOW, a_model, a_status, an_inventory
@@ -17,6 +19,13 @@ ALICE = Actor("alice", "cli")
 START = datetime.fromtimestamp(NOW, UTC)
 WAY = (Happened.FETCH_BEGUN, Happened.LAUNCH_BEGUN, Happened.PROCESS_STARTED, Happened.PROBE_PASSED)
 ON_THE_WAY = dict(zip((State.FETCHING, State.LAUNCHING, State.LOADING, State.READY), range(1, 5), strict=True))
+
+
+class Begun(NamedTuple):
+    """A pass of which nothing is carried out yet."""
+
+    plan: Plan
+    under: actions.Pass
 
 
 class World:
@@ -46,6 +55,13 @@ class World:
     def ask_for_pass(self):
         actions.request_pass()
         return self.passes()
+
+    def begin_pass(self, holder="somebody"):
+        """Take the turn, look and plan, and leave the rest to the test."""
+        turn = actions.take(holder, self.now)
+        view = queries.view()
+        decided = plan(view.snapshot, Seconds(self.now.timestamp()))
+        return Begun(decided, actions.Pass(turn, view, f"pass {turn.token}", self.now, self.clock, self.new_id))
 
     def report(self, report):
         return actions.record_report(report, now=self.now, new_id=self.new_id)
