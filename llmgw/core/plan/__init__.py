@@ -1,7 +1,7 @@
 """Wanted against actual: one pure look at a snapshot, ending in actions and refusals."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from llmgw.core.plan.actions import (
     refused_to_json,
 )
 from llmgw.core.plan.rollout import Rollout, removal
-from llmgw.core.units import ModelName, Seconds
+from llmgw.core.units import ModelName, NodeName, Seconds
 from llmgw.core.world import ClusterSnapshot, NodeState, Replica, Shard, State
 
 __all__ = [
@@ -67,11 +67,18 @@ def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
 def _losses(snapshot: ClusterSnapshot) -> list[Lose]:
     state_of = {node.name: node.state for node in snapshot.nodes}
     return [
-        Lose(replica.id, f"its node {node} is {'lost' if node in state_of else 'gone'}")
+        Lose(replica.id, why)
         for replica in sorted(snapshot.replicas, key=lambda one: (one.model, one.ordinal))
-        if replica.state in LIVE
-        for node in [s.node for s in replica.shards if s.state in HOLDING and _gone(state_of.get(s.node))][:1]
+        if replica.state in LIVE and (why := _loss_of(replica, state_of))
     ]
+
+
+def _loss_of(replica: Replica, state_of: Mapping[NodeName, NodeState]) -> str | None:
+    """Say why a replica that should run cannot; one whose node was forgotten has lost its shards with it."""
+    gone = [shard.node for shard in replica.shards if shard.state in HOLDING and _gone(state_of.get(shard.node))]
+    if gone:
+        return f"its node {gone[0]} is {'lost' if gone[0] in state_of else 'gone'}"
+    return None if replica.shards else "its node was forgotten"
 
 
 def _gone(state: NodeState | None) -> bool:
