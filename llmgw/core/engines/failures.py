@@ -225,9 +225,9 @@ def classify(tail: Sequence[str], exit_code: int | None, signal: int | None, *, 
     for line in tail:
         for kind in PRINTED:
             if any(pattern.search(line) for pattern in kind.patterns):
-                return kind.code, _sentence(kind, f"{when}: “{_quote(line)}”")
+                return kind.code, _sentence(kind, f" ({when}): “{_quote(line)}”")
     kind, how = _by_end(exit_code, signal)
-    return kind.code, _sentence(kind, f"{when} ({how})")
+    return kind.code, _sentence(kind, f" ({how}, {when})")
 
 
 def sentence(code: str, detail: str = "") -> str:
@@ -248,8 +248,7 @@ def _by_end(exit_code: int | None, signal: int | None) -> tuple[FailureClass, st
 
 
 def _sentence(kind: FailureClass, detail: str) -> str:
-    glue = "" if not detail or detail.startswith(":") else " "
-    return f"{kind.meaning}{glue}{detail} – {kind.advice}"
+    return f"{kind.meaning}{detail} – {kind.advice}"
 
 
 def _quote(line: str) -> str:

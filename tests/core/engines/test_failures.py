@@ -42,7 +42,7 @@ def test_a_line_that_is_known_decides(code, line):
     found, told = classify(["build: 11434", line, "echo"], 1, None, before_ready=True)
     assert found == code
     assert line[:100] in told
-    assert "before it served" in told
+    assert " (before it served): “" in told
     assert told.endswith(CLASSES[code].advice)
 
 
@@ -71,7 +71,7 @@ def test_the_first_line_counts_since_echoes_follow():
 def test_without_a_known_line_the_end_itself_decides(exit_code, signal, code, how):
     found, told = classify(["all slots are idle"], exit_code, signal, before_ready=False)
     assert found == code
-    assert f"while it served ({how})" in told
+    assert f"({how}, while it served)" in told
 
 
 def test_an_exit_code_of_zero_is_no_excuse():
