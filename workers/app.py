@@ -1,10 +1,14 @@
 """The node's Celery app, without Django: what it reads, and how it holds on to a broker that comes and goes."""
 
+import signal
 import warnings
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from celery import Celery
+from celery.apps.worker import Worker
 from celery.exceptions import SecurityWarning
+from celery.worker import state
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
@@ -37,11 +41,30 @@ def make_app(settings: NodeSettings) -> Celery:
     return app
 
 
+class NodeWorker(Worker):
+    """Celery's worker with two signals that mean stop, and none that restarts it or ends tasks half way."""
+
+    def install_platform_tweaks(self, worker: Any) -> None:
+        """Install no signal handlers: `stop_on_signals` has."""
+
+
+def stop_on_signals(then: Callable[[], None]) -> None:
+    """From here on, SIGTERM and Ctrl-C let the worker finish its tasks and end; `then` is called as well."""
+
+    def stop(*_: object) -> None:
+        state.should_stop = 0  # type: ignore[assignment]  # the exit code, says Celery
+        then()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
 def run_worker(app: Celery, name: str) -> int:
     """Read orders and ticks until a signal says stop; return the exit code."""
     # Said to those who run as root; what matters is that nothing but JSON is accepted.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    worker = app.Worker(
+    worker = NodeWorker(
+        app=app,
         hostname=f"{name}@llmgw",
         pool="threads",
         concurrency=THREADS,

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,7 +14,7 @@ from llmgw import telemetry
 from llmgw.core import wire
 from llmgw.core.engines import ENGINES
 from llmgw.core.units import OrderId
-from workers.app import make_app, run_worker
+from workers.app import make_app, run_worker, stop_on_signals
 from workers.discovery.changes import matters
 from workers.discovery.collect import Collector
 from workers.engines import programs
@@ -207,12 +208,11 @@ def serve(settings: NodeSettings) -> int:
     node = Node(settings, RealMachine(), app)
     add_tasks(app, node)
 
-    def leave_in_time(**_: Any) -> None:
+    def leave_in_time() -> None:
         threading.Thread(target=_leave, args=(node,), name="leave", daemon=True).start()
 
-    # Connected for the life of the process, hence not weakly. With a receiver for its log, Celery sets up none.
-    signals.setup_logging.connect(_keep_log, weak=False)
-    signals.worker_shutting_down.connect(leave_in_time, weak=False)
+    stop_on_signals(leave_in_time)
+    signals.setup_logging.connect(_keep_log)  # with a receiver for it, Celery sets up no log of its own
     node.start()
     try:
         return run_worker(app, settings.id)
@@ -226,7 +226,8 @@ def _keep_log(**_: Any) -> None:
 
 def _leave(node: Node) -> None:
     """End the process though Celery waits for a broker that hangs, or for a disk."""
-    threading.Event().wait(STOP_S)
+    log.info("node stops, engines stay")
+    time.sleep(STOP_S)
     closing = threading.Thread(target=node.close, daemon=True)
     closing.start()
     closing.join(STOP_S / 4)
