@@ -1,4 +1,4 @@
-"""The command line of a node: `llmgw-node run`, `llmgw-node inventory`."""
+"""The command line of a node: `llmgw-node run`, `llmgw-node inventory`, `llmgw-node stop-engines`."""
 
 import argparse
 import logging
@@ -20,17 +20,25 @@ DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"run": REQUIRED, "stop-engines": ("state",)}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 failed, 2 wrong usage or settings."""
     arguments = _parser().parse_args(argv)
-    required = REQUIRED if arguments.command == "run" else ()
+    required = _REQUIRED.get(arguments.command, ())
     settings = read_settings(_settings_file(arguments, os.environ), os.environ, required)
     if not isinstance(settings, NodeSettings):
         for wrong in settings:
             print(f"llmgw-node: {wrong.text()}", file=sys.stderr)
         return BAD_USAGE
-    return _run(settings) if arguments.command == "run" else _inventory(settings, as_json=arguments.json)
+    match arguments.command:
+        case "run":
+            return _run(settings)
+        case "stop-engines":
+            return _stop_engines(settings, arguments.patience_s)
+        case _:
+            return _inventory(settings, as_json=arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the node's worker in the foreground; engines outlive it")
     look = commands.add_parser("inventory", help="print what the scheduler would see on this machine")
     look.add_argument("--json", action="store_true", help="print it as the control plane gets it")
-    for command in (run, look):
+    stop = commands.add_parser("stop-engines", help="end the engines that a stopped worker has left running")
+    stop.add_argument("--patience-s", type=float, default=5.0, help="how long they may take (%(default)s)")
+    for command in (run, look, stop):
         command.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
     return parser
 
@@ -68,6 +78,26 @@ def _run(settings: NodeSettings) -> int:
         cure = "correct `state` in the node's settings, or the folder's rights"
         print(f"llmgw-node: {error.filename or settings.state}: {error.strerror} – {cure}", file=sys.stderr)
     return FAILED
+
+
+# --- stop-engines -------------------------------------------------------------------------------------------------
+
+
+def _stop_engines(settings: NodeSettings, patience_s: float) -> int:
+    from workers.supervisor import StateHeld  # noqa: PLC0415
+    from workers.supervisor.ending import end_engines  # noqa: PLC0415
+    from workers.system import RealMachine  # noqa: PLC0415
+
+    try:
+        outcomes = end_engines(settings.state, RealMachine(), patience_s)
+    except StateHeld as held:
+        print(f"llmgw-node: {held}", file=sys.stderr)
+        return FAILED
+    for outcome in outcomes:
+        print(f"{outcome.launch_id}  {outcome.text}")
+    if not outcomes:
+        print("no engine runs")
+    return DONE if all(outcome.ended for outcome in outcomes) else FAILED
 
 
 # --- inventory ----------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Identity:
     def open(cls, state: Path, machine: Machine) -> Self:
         """Take the folder for this worker and begin a session; raises StateRefused."""
         state.mkdir(parents=True, exist_ok=True, mode=0o750)
-        lock = _take(state / _LOCK)
+        lock = hold_folder(state)
         path = state / _FILE
         before = read_or_none(path)
         told = (
@@ -116,8 +116,9 @@ class Identity:
         self._told = told
 
 
-def _take(path: Path) -> int:
-    """Lock the folder for as long as this process lives; engines do not inherit the lock."""
+def hold_folder(state: Path) -> int:
+    """Lock the folder until the descriptor is closed; engines do not inherit the lock. Raises StateHeld."""
+    path = state / _LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
