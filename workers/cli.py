@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         case "run":
             return _run(settings)
         case "stop-engines":
-            return _stop_engines(settings, arguments.patience_s)
+            return _stop_engines(settings, arguments.patience_s, dry_run=arguments.dry_run)
         case _:
             return _inventory(settings, as_json=arguments.json)
 
@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("--json", action="store_true", help="print it as the control plane gets it")
     stop = commands.add_parser("stop-engines", help="end the engines that a stopped worker has left running")
     stop.add_argument("--patience-s", type=float, default=5.0, help="how long they may take (%(default)s)")
+    stop.add_argument("--dry-run", action="store_true", help="only say which run; exits with 1 if any does")
     for command in (run, look, stop):
         command.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
     return parser
@@ -83,13 +84,17 @@ def _run(settings: NodeSettings) -> int:
 # --- stop-engines -------------------------------------------------------------------------------------------------
 
 
-def _stop_engines(settings: NodeSettings, patience_s: float) -> int:
-    from workers.supervisor import StateHeld  # noqa: PLC0415
-    from workers.supervisor.ending import end_engines  # noqa: PLC0415
+def _stop_engines(settings: NodeSettings, patience_s: float, *, dry_run: bool) -> int:
+    from workers.supervisor import StateHeld, ending  # noqa: PLC0415
     from workers.system import RealMachine  # noqa: PLC0415
 
+    machine = RealMachine()
     try:
-        outcomes = end_engines(settings.state, RealMachine(), patience_s)
+        outcomes = (
+            ending.running(settings.state, machine)
+            if dry_run
+            else ending.end_engines(settings.state, machine, patience_s)
+        )
     except StateHeld as held:
         print(f"llmgw-node: {held}", file=sys.stderr)
         return FAILED

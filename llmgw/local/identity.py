@@ -11,6 +11,7 @@ import msgspec
 import psutil
 
 _LOOK_EVERY_S: Final = 0.02
+_KILL_PATIENCE_S: Final = 2.0
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -48,14 +49,18 @@ def is_alive(known: Identity) -> bool:
     return identify(known.pid) == known
 
 
-def end(known: Identity, patience_s: float) -> bool:
-    """Ask a process to end, then insist; True when it is gone. Nobody else is ever signalled."""
-    for number, patience in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 2.0)):
-        if is_alive(known):
-            with suppress(ProcessLookupError):
-                os.kill(known.pid, number)
-            _wait_until_gone(known, patience)
+def ask_to_end(known: Identity, patience_s: float, number: int = signal.SIGTERM) -> bool:
+    """Signal this process and nobody else; True when it is gone in time."""
+    if is_alive(known):
+        with suppress(ProcessLookupError):
+            os.kill(known.pid, number)
+        _wait_until_gone(known, patience_s)
     return not is_alive(known)
+
+
+def end(known: Identity, patience_s: float) -> bool:
+    """Ask a process to end, then insist; True when it is gone."""
+    return ask_to_end(known, patience_s) or ask_to_end(known, _KILL_PATIENCE_S, signal.SIGKILL)
 
 
 def _wait_until_gone(known: Identity, patience_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,12 @@ def _control(environment: Mapping[str, str]) -> Program:
 
 def _beat(environment: Mapping[str, str]) -> Program:
     return _program("beat", ["celery", "-A", "llmgw.celery", "-q", "beat", "--pidfile="], environment)
+
+
+def stop_engines(state: StateFolder, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Have the node's own program end the engines in a state folder, or say which run with `--dry-run`."""
+    argv = [sys.executable, "-m", "workers.cli", "stop-engines", "--settings", str(state.node_settings), *words]
+    return subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)
 
 
 def _node(wanted: Wanted, environment: Mapping[str, str], redis_url: str) -> Program:

@@ -35,9 +35,24 @@ def end_engines(state: Path, machine: Machine, patience_s: float) -> tuple[Outco
         os.close(folder_lock)
 
 
+def running(state: Path, machine: Machine) -> tuple[Outcome, ...]:
+    """Say which engines of a state folder run, and which may; touches nothing."""
+    found = [_find(LaunchFolder(state / "launches" / name), machine.boot_id()) for name in _launches(state, machine)]
+    return tuple(_let_be(each) if isinstance(each, EngineProcess) else each for each in found if each is not None)
+
+
+def _let_be(engine: EngineProcess) -> Outcome:
+    engine.close()
+    return Outcome(engine.fingerprint.launch_id, ended=False, text=f"runs, pid {engine.pid}")
+
+
+def _launches(state: Path, machine: Machine) -> tuple[str, ...]:
+    return machine.names_in(state / "launches")
+
+
 def _end_each(state: Path, machine: Machine, patience_s: float) -> Iterator[Outcome]:
     held: list[EngineProcess] = []
-    for name in machine.names_in(state / "launches"):
+    for name in _launches(state, machine):
         found = _find(LaunchFolder(state / "launches" / name), machine.boot_id())
         if isinstance(found, Outcome):
             yield found

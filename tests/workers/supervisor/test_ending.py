@@ -65,5 +65,7 @@ def test_the_command_says_what_it_did(node, capsys, tmp_path):
     assert capsys.readouterr().out == "no engine runs\n"
     pid = left_behind(node)
     capsys.readouterr()
+    assert cli.main(["stop-engines", "--settings", str(settings), "--dry-run"]) == 1
+    assert capsys.readouterr().out == f"launch-1  runs, pid {pid}\n"
     assert cli.main(["stop-engines", "--settings", str(settings)]) == 0
     assert capsys.readouterr().out == f"launch-1  ended, pid {pid}\n"
