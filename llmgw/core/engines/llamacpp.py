@@ -17,7 +17,6 @@ OFFLINE: Final = MappingProxyType(
         "TRANSFORMERS_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "DO_NOT_TRACK": "1",
-        "LLAMA_ARG_OFFLINE": "1",
     }
 )
 

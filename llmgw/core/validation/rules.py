@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from llmgw.core.engines import ENGINES
@@ -28,18 +29,20 @@ _QUANTIZATION: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,31}")
 _NAME_CURE: Final = "use letters, digits and `.` `_` `-`, beginning with a letter or digit, at most 63 characters"
 
 
-def validate(model: Model, others: Sequence[str] = ()) -> tuple[Problem, ...]:
+def validate(model: Model, others: Collection[str] = ()) -> tuple[Problem, ...]:
     """Find all that is wrong with a model; `others` are the names and aliases that other models go by."""
     return (*_names(model, frozenset(others)), *(problem for rule in _RULES for problem in rule(model)))
 
 
 def validate_catalog(models: Sequence[Model]) -> tuple[Problem, ...]:
     """Find all that is wrong with models that are declared together, each by its place: `models[2].replicas`."""
-    return tuple(
-        Problem(f"models[{i}].{problem.field}", problem.code, problem.message, problem.cure)
-        for i, model in enumerate(models)
-        for problem in validate(model, [name for other in models[:i] for name in _goes_by(other)])
-    )
+    taken: set[str] = set()
+    problems: list[Problem] = []
+    for i, model in enumerate(models):
+        found = validate(model, taken)
+        problems += [replace(problem, field=f"models[{i}].{problem.field}") for problem in found]
+        taken.update(_goes_by(model))
+    return tuple(problems)
 
 
 def _goes_by(model: Model) -> tuple[str, ...]:
