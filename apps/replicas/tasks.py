@@ -66,4 +66,4 @@ def _storable(raw: Any) -> Any:
         return raw.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
     if isinstance(raw, dict):
         return {_storable(key): _storable(value) for key, value in raw.items()}
-    return [_storable(value) for value in raw] if isinstance(raw, list) else raw
+    return [_storable(value) for value in raw] if isinstance(raw, list | tuple) else raw

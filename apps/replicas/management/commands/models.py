@@ -12,6 +12,8 @@ from apps.catalog import actions as catalog
 from apps.catalog.models import ModelRow
 from apps.replicas import queries
 from apps.replicas.explain import NotFound
+from llmgw.core.lifecycle import state_word
+from llmgw.core.world import State
 
 
 class Command(BaseCommand):
@@ -66,12 +68,21 @@ def _one(name: str, *, json: bool) -> str:
     row = queries.models().filter(name=name).first()
     if row is None:
         raise _unknown(name)
-    told = queries.describe_model(row)
     if json:
-        return as_json(told)
-    replicas = [(each.name, each.state, each.why) for each in queries.replicas_of(row)]
-    facts = [f"{what:10} {told[what]}" for what in ("name", "state", "source", "aliases", "priority", "revision")]
-    return "\n".join([*facts, "", as_table(("replica", "state", "why"), replicas)])
+        return as_json(queries.describe_model(row))
+    replicas = queries.replicas_of(row)
+    facts = {
+        "model": row.name,
+        "state": queries.state_sentence(row.replicas, replicas),
+        "source": row.source_uri,
+        "aliases": ", ".join(row.aliases) or "–",
+        "profiles": ", ".join(profile.name for profile in row.profiles.all()),
+        "priority": row.priority,
+        "revision": row.revision,
+    }
+    lines = [f"{what:9} {value}" for what, value in facts.items()]
+    told = [(each.name, state_word(State(each.state), each.failures), each.why) for each in replicas]
+    return "\n".join([*lines, "", as_table(("replica", "state", "why"), told)])
 
 
 def _retire(name: str, reason: str, *, json: bool) -> str:

@@ -1,0 +1,79 @@
+"""What is kept of the past, and what goes."""
+
+from datetime import timedelta
+
+from apps.replicas import actions
+from apps.replicas.actions import retention
+from apps.replicas.models import OrderRow, PassRow, ReplicaRow, ShardRow, TransitionRow
+from llmgw.core.world import State
+
+
+def past_attempts(world, count):
+    """Give the slot as many failed attempts before its present one."""
+    node = world.serve()
+    replica = world.replica()
+    moment = {"state_since": world.now, "created_at": world.now, "ended_at": world.now}
+    ShardRow.objects.filter(replica=replica).update(attempt=count + 1)
+    ReplicaRow.objects.update(attempt=count + 1)
+    shards = ShardRow.objects.bulk_create(
+        ShardRow(
+            replica=replica,
+            node=world.shard().node,
+            launch_id=f"past-{number}",
+            attempt=number,
+            state=State.FAILED,
+            failure={"failure_class": "crashed", "text": f"number {number}"},
+            **moment,
+        )
+        for number in range(1, count + 1)
+    )
+    TransitionRow.objects.bulk_create(
+        TransitionRow(replica=replica, shard=shard, at=world.now, before="loading", after="failed", happened="failed")
+        for shard in shards
+    )
+    return node
+
+
+def test_the_last_fifty_attempts_and_the_first_failure_stay(world):
+    past_attempts(world, 70)
+    actions.tidy(world.now)
+    kept = list(ShardRow.objects.order_by("attempt").values_list("attempt", flat=True))
+    assert kept == [1, *range(22, 72)]
+    assert len(kept) == retention.ATTEMPTS_KEPT + 1
+    assert not TransitionRow.objects.filter(attempt=0, shard__isnull=True).exists()
+
+
+def test_what_still_runs_is_kept_however_old_its_attempt(world):
+    past_attempts(world, 70)
+    ShardRow.objects.filter(launch_id="past-5").update(state=State.STOPPING, ended_at=None)
+    actions.tidy(world.now)
+    assert ShardRow.objects.filter(launch_id="past-5").exists()
+
+
+def test_closed_orders_go_after_a_day_and_open_ones_stay(world):
+    world.serve()
+    world.passes()
+    ShardRow.objects.update(state=State.READY)
+    OrderRow.objects.filter(kind="hello").update(state="pending", answered_at=None)
+    world.pass_by(timedelta(days=1, seconds=1).total_seconds())
+    assert actions.tidy(world.now)["orders"] == 1
+    assert list(OrderRow.objects.values_list("kind", flat=True)) == ["hello"]
+
+
+def test_the_last_passes_stay(world, monkeypatch):
+    monkeypatch.setattr(retention, "PASSES_KEPT", 3)
+    PassRow.objects.bulk_create(PassRow(token=100 + i, started_at=world.now, duration_ms=1.0) for i in range(5))
+    assert actions.tidy(world.now)["passes"] == 2
+    assert list(PassRow.objects.values_list("token", flat=True)) == [104, 103, 102]
+    assert actions.tidy(world.now)["passes"] == 0
+
+
+def test_a_strays_end_is_kept_for_a_day(world):
+    node = world.node()
+    node.tell("foreign", State.LOADING)
+    node.stop("foreign")
+    ShardRow.objects.update(ended_at=world.now)
+    assert actions.tidy(world.now)["strays"] == 0
+    world.pass_by(timedelta(days=2).total_seconds())
+    assert actions.tidy(world.now)["strays"] >= 1
+    assert not ShardRow.objects.exists()
