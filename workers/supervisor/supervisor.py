@@ -103,8 +103,9 @@ class Supervisor:
         launches = tuple(self._launches.values())
         for launch in launches:
             launch.close()
+        deadline = self._around.machine.monotonic() + _JOIN_S
         for launch in launches:
-            launch.join(_JOIN_S)
+            launch.join(max(0.0, deadline - self._around.machine.monotonic()))
 
     # --- what is said of the node's launches ----------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class Fetches(Protocol):
 class Timing:
     """How often and how long, in seconds."""
 
-    probe: float = 0.025
+    probe: float = 0.02
     """Between two looks at an engine that has just been started; every slower step below is taken later."""
     probe_timeout: float = 2.0
     alive: float = 2.0

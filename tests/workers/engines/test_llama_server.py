@@ -137,7 +137,7 @@ def look(port):
 
 def ask(port, **more):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    body = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4, **more}
+    body = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more}
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
     return connection, connection.getresponse()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -58,6 +59,13 @@ def test_an_order_that_comes_again_starts_nothing(running):
     answer, status = running.launch()
     assert (answer.kind, status.state, status.pid) == (AnswerKind.REPEATED, State.READY, ready.pid)
     assert engines_of(running) == [ready.pid]
+
+
+def test_the_same_order_at_the_same_time_starts_one_engine(running):
+    with ThreadPoolExecutor(8) as pool:
+        answers = [done.result()[0].kind for done in [pool.submit(running.launch) for _ in range(8)]]
+    assert sorted(answers) == [AnswerKind.REPEATED] * 7 + [AnswerKind.TAKEN]
+    assert engines_of(running) == [running.heard.wait(State.READY).pid]
 
 
 def test_launches_get_ports_of_their_own(running):
