@@ -1,9 +1,11 @@
 """Keys and tokens as the doors show them: never the secret, never its hash."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.accounts.models import ApiTokenRow, InferenceKeyRow
+from apps.accounts import secrets
+from apps.accounts.models import ApiTokenRow, InferenceKeyRow, SignInLinkRow
 
 
 def state_word(row: InferenceKeyRow | ApiTokenRow, now: datetime) -> str:
@@ -11,6 +13,25 @@ def state_word(row: InferenceKeyRow | ApiTokenRow, now: datetime) -> str:
     if row.revoked_at is not None:
         return "revoked"
     return "expired" if row.expires_at is not None and row.expires_at <= now else "valid"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInLink:
+    """What may be told of a link before it is used."""
+
+    user: str
+    word: str
+    """`valid`, `used`, `expired`, or `inactive` when its person may not sign in any more."""
+    expires_at: datetime
+
+
+def sign_in_link(secret: str, now: datetime) -> SignInLink | None:
+    """Look at a link without using it up; None when there is none, or it was cleared away long ago."""
+    row = SignInLinkRow.objects.select_related("user").filter(sha256=secrets.hashed(secret)).first()
+    if row is None:
+        return None
+    word = "used" if row.used_at else "expired" if row.expires_at <= now else "valid"
+    return SignInLink(row.user.get_username(), word if row.user.is_active else "inactive", row.expires_at)
 
 
 def describe_key(row: InferenceKeyRow) -> dict[str, Any]:

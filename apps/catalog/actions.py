@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import F
@@ -26,6 +26,43 @@ class Declared:
     row: ModelRow
     change: str
     """`created`, `changed` or `unchanged`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The entry is not any more what its editor has seen; nothing was written."""
+
+    code: ClassVar[str] = "model.stale"
+    name: str
+    seen: int | None
+    """The revision that the editor has seen; None when there was no entry."""
+    now: int | None
+    """The present one; None when there is no entry."""
+
+    def text(self) -> str:
+        """Say it in one line."""
+        return f"{self.name} is {_revision(self.now)}, this edit began from {_revision(self.seen)}"
+
+    def cure(self) -> str:
+        """Say what an operator can do."""
+        return "read it again, and make the edit on what it is now"
+
+
+def _revision(number: int | None) -> str:
+    return "not in the catalog" if number is None else f"at revision {number}"
+
+
+def declare_seen(
+    model: Model, *, seen: int | None, by: Actor, now: datetime, reason: str = ""
+) -> Declared | Stale | tuple[Problem, ...]:
+    """Declare what was edited from revision `seen`, None for what is to be new, unless somebody else was faster."""
+    with transaction.atomic():
+        _lock_catalog()
+        row = queries.find(model.name)
+        present = row.revision if row else None
+        if present != seen:
+            return Stale(model.name, seen, present)
+        return declare(model, by=by, now=now, reason=reason)
 
 
 def declare(model: Model, *, by: Actor, now: datetime, reason: str = "") -> Declared | tuple[Problem, ...]:

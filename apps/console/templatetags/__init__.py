@@ -1,0 +1,1 @@
+"""What the console's templates say times, sizes and states with."""
