@@ -139,10 +139,10 @@ class Node:
 
     def _take(self, order: wire.AnyOrder) -> None:
         if isinstance(order, wire.LaunchOrder):
-            self._reporter.trace(order.launch_id, telemetry.current_traceparent() or order.trace)
+            self._reporter.trace(order.launch_id, trace_of(order))
         answer, status = self._supervisor.take(order)
-        log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
         self._reporter.push(*([status] if status else []), answer=answer)
+        log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
         hello = isinstance(order, wire.HelloOrder) and answer.kind is not wire.AnswerKind.REFUSED
         if hello and self._inventory.told:  # else the first look is not over, and registers by itself
             self._reporter.register()
@@ -188,6 +188,13 @@ def bound(order: wire.AnyOrder) -> Iterator[None]:
     }
     with structlog.contextvars.bound_contextvars(**facts):
         yield
+
+
+def trace_of(order: wire.LaunchOrder) -> str:
+    """Return the `traceparent` for all that becomes of an order: our own task's if it is in the order's trace."""
+    here = telemetry.current_traceparent()
+    is_same = here.split("-")[1:2] == order.trace.split("-")[1:2]
+    return here if is_same or not order.trace else order.trace
 
 
 def add_tasks(app: Celery, node: Node) -> None:

@@ -21,6 +21,7 @@ class Control:
         self.node = node
         self.epoch = 1
         self.reports = []
+        self.traces = []
         self._app = make_app(NodeSettings(id="control-stand-in", redis_url=url))
         self._numbers = count(1)
         self._stopped = threading.Event()
@@ -50,6 +51,7 @@ class Control:
             report = wire.report_from_wire(message.payload[1]["raw"])
             assert not isinstance(report, wire.Unreadable), report
             self.reports.append(report)
+            self.traces.append(message.headers.get("traceparent", ""))
 
     # --- down
 

@@ -63,7 +63,7 @@ class Site:
         eventually(lambda: hello in self.control.answers(), timeout=20)
         return worker
 
-    def launch(self, launch_id, *arguments):
+    def launch(self, launch_id, *arguments, trace=""):
         weights = self.folder / "model.gguf"
         weights.write_bytes(b"GGUF")
         return self.control.send(
@@ -76,6 +76,7 @@ class Site:
             source=Source(weights.as_uri()),
             devices=("cpu",),
             arguments=arguments,
+            trace=trace,
         )
 
     def wait_for(self, launch_id, state):
@@ -189,6 +190,22 @@ def test_every_line_about_an_order_says_which(site):
     line = next(line for line in site.log.splitlines() if "order answered" in line and order in line)
     for fact in ('"node": "n1"', '"model": "tiny"', '"replica": "tiny/1"', '"launch_id": "launch-1"'):
         assert fact in line
+
+
+def test_the_news_of_a_launch_belong_to_the_trace_that_ordered_it(site):
+    """And a collector that does not answer neither delays them nor the end of the worker."""
+    worker = site.start_ready(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+    trace = "a" * 32
+    site.launch("launch-1", trace=f"00-{trace}-{'b' * 16}-01")
+    site.wait_for("launch-1", State.READY)
+    told = [
+        seen.split("-")[1]
+        for seen, report in zip(site.control.traces, site.control.reports, strict=False)
+        if getattr(report, "shards", ())
+    ]
+    assert told
+    assert set(told) == {trace}
+    stops_within_three_seconds(worker)
 
 
 # --- ticks --------------------------------------------------------------------------------------------------------
