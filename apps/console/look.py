@@ -69,6 +69,11 @@ def stylesheet(request: HttpRequest) -> str:
     return static("console/console.css")
 
 
+def icon(request: HttpRequest) -> str:
+    """Return the address of the icon that a browser shows beside the title."""
+    return static("console/icon.svg")
+
+
 def script(request: HttpRequest) -> str:
     """Return the address of our one script."""
     return static("console/console.js")

@@ -145,7 +145,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": None,
+    "SWAGGER_UI_FAVICON_HREF": "/static/console/icon.svg",
     "POSTPROCESSING_HOOKS": ["apps.console.api.describing.add_shapes"],
 }
 UNFOLD = {
@@ -157,11 +157,28 @@ UNFOLD = {
     "SHOW_BACK_BUTTON": False,
     "STYLES": ["apps.console.look.stylesheet"],
     "SCRIPTS": ["apps.console.look.script"],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "apps.console.look.icon"}],
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97% .014 254)",
+            "100": "oklch(93.2% .032 255)",
+            "200": "oklch(88.2% .059 254)",
+            "300": "oklch(80.9% .105 252)",
+            "400": "oklch(70.7% .14 254)",
+            "500": "oklch(60% .15 256)",
+            "600": "oklch(49.5% .14 256)",
+            "700": "oklch(44% .13 257)",
+            "800": "oklch(39% .11 258)",
+            "900": "oklch(34% .09 259)",
+            "950": "oklch(26% .07 261)",
+        },
+    },
     "SIDEBAR": {
-        "show_search": False,
+        "show_search": True,
         "command_search": True,
         "navigation": "apps.console.look.navigation",
     },
     "COMMAND": {"search_callback": "apps.console.search.found"},
 }
 LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "admin:index"

@@ -37,6 +37,8 @@ class ByName(UnfoldChangeList):  # type: ignore[misc]  # unfold has no types
         rows = list(self.result_list)  # type: ignore[has-type]  # Django sets it just before
         self.model_admin.complete(rows)
         self.result_list = rows
+        if not self.query and not self.has_active_filters:
+            self.full_result_count = self.result_count  # so that the head does not offer to show what is shown
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
@@ -86,7 +88,8 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Find a row by what addresses it."""
-        if "\0" in object_id or (self.lookup == "pk" and not (object_id.isdecimal() and len(object_id) < 19)):
+        is_number = object_id.isascii() and object_id.isdecimal() and len(object_id) < 19
+        if not (is_number or (self.lookup == "name" and object_id.isprintable())):
             return None
         return self.page_rows(request).filter(**{self.lookup: object_id}).first()
 

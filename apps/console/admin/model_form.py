@@ -75,7 +75,7 @@ class Lines(Text):
     """Several texts, each on a line of its own."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"widget": UnfoldAdminTextareaWidget(attrs={"rows": 3}), **options})
+        super().__init__(**{"widget": UnfoldAdminTextareaWidget(attrs={"rows": 2}), **options})
 
     def clean(self, value: Any) -> Any:
         """Read the lines."""

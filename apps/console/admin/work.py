@@ -23,6 +23,7 @@ class PassAdmin(ReadOnlyAdmin):
     search_fields = ("by",)
     search_help_text = "who ran it"
     ordering = ("-token",)
+    lookup = "token"
     template = "console/pass.html"
     part = "console/pass_live.html"
 

@@ -1,13 +1,19 @@
-"""What `up` does to the database: its tables, who may sign in, a key to try, and the demo's model."""
+"""What `up` does to the database: its tables, who may sign in, a key to try, and the demo's model.
 
-from datetime import datetime
+Each is called from a thread of its own and lets its connection go.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import yaml
 from django.apps import apps
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import Error
 
@@ -18,6 +24,7 @@ from apps.accounts.models import InferenceKeyRow
 from apps.audit.actions import Actor
 from apps.catalog import actions as catalog
 from apps.catalog.models import ModelRow
+from apps.console.management.following import Follower
 from llmgw import logs
 from llmgw.core import validation
 from llmgw.core.wanted import Model
@@ -32,7 +39,25 @@ _OURS: Final = "apps."
 Migrations = set[tuple[str, str]]
 
 
+@contextmanager
+def _own_connection() -> Iterator[datetime]:
+    """Lend the moment; a thread that ends would leave its connection open."""
+    try:
+        yield datetime.now(UTC)
+    finally:
+        connections.close_all()
+
+
 # --- tables -------------------------------------------------------------------------------------------------------
+
+
+def prepare_database() -> int | Refused:
+    """Bring the tables to where the code is; return how many migrations that took."""
+    with _own_connection():
+        missing = missing_migrations()
+        if missing and not isinstance(missing, Refused):
+            call_command("migrate", verbosity=0, interactive=False)
+        return missing if isinstance(missing, Refused) else len(missing)
 
 
 def missing_migrations() -> Migrations | Refused:
@@ -55,22 +80,24 @@ def _files(app: str) -> list[Path]:
     return sorted((Path(app) / "migrations").glob("[0-9]*.py"))
 
 
-def migrate() -> None:
-    """Bring the tables to where the code is."""
-    call_command("migrate", verbosity=0, interactive=False)
-
-
 # --- who may come in ----------------------------------------------------------------------------------------------
 
 
-def inference_key(state: StateFolder, now: datetime) -> str:
+def sign_in_link() -> str:
+    """Return the path of a link that signs the operator in, once; where there is no operator, make one."""
+    with _own_connection() as now:
+        return f"/sign-in/{accounts.sign_in_link(accounts.ensure_operator(now=now), now=now)}/"
+
+
+def inference_key(state: StateFolder) -> str:
     """Return the key that belongs to this state folder, made at the first start; it can be shown again."""
-    kept = state.read(_KEY_FILE)
-    if kept and _is_valid(kept, now):
-        return kept
-    made = _make_key(now)
-    state.write(_KEY_FILE, made)
-    return made
+    with _own_connection() as now:
+        kept = state.read(_KEY_FILE)
+        if kept and _is_valid(kept, now):
+            return kept
+        made = _make_key(now)
+        state.write(_KEY_FILE, made)
+        return made
 
 
 def _is_valid(key: str, now: datetime) -> bool:
@@ -90,11 +117,18 @@ def _make_key(now: datetime) -> str:
 # --- the demo -----------------------------------------------------------------------------------------------------
 
 
-def declare_demo(now: datetime) -> bool:
+def declare_demo() -> bool:
     """Declare the demo's model, once: what an operator made of it since stays."""
-    if ModelRow.objects.filter(name=demo.MODEL).exists():
-        return False
-    document = yaml.safe_load(demo.CATALOG.read_text("utf-8"))
-    models = [each for each in validation.catalog_from_document(document) if isinstance(each, Model)]
-    catalog.declare_all(models, by=UP, now=now, reason="up --demo")
-    return True
+    with _own_connection() as now:
+        if ModelRow.objects.filter(name=demo.MODEL).exists():
+            return False
+        document = yaml.safe_load(demo.CATALOG.read_text("utf-8"))
+        models = [each for each in validation.catalog_from_document(document) if isinstance(each, Model)]
+        catalog.declare_all(models, by=UP, now=now, reason="up --demo")
+        return True
+
+
+def follow(model: str, say: Callable[..., None], answers: Callable[[], bool], stop: threading.Event) -> bool:
+    """Tell how a model comes up until it answers; False if we are to stop first."""
+    with _own_connection():
+        return Follower(model, say, answers).follow(stop)

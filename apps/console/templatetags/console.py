@@ -1,10 +1,11 @@
 """Filters of the console's pages: times, durations, sizes, states."""
 
+import re
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.console import look
@@ -25,6 +26,17 @@ def when(at: datetime | str | None) -> SafeString | str:
     return format_html(
         '<time class="c-time" datetime="{}">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     )
+
+
+_TICKED: Final = re.compile(r"`([^`]+)`")
+
+
+@register.filter
+def prose(text: object) -> SafeString:
+    """Show what stands between backticks as code."""
+    parts = _TICKED.split(str(text))  # every second part stood between two
+    shown = (("<code>{}</code>" if at % 2 else "{}", part) for at, part in enumerate(parts))
+    return format_html_join("", "{}", ((format_html(form, part),) for form, part in shown))
 
 
 @register.filter
