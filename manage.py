@@ -3,9 +3,31 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llmgw.local import up
 
 if sys.version_info < (3, 11):  # noqa: UP036  # said before anything is imported that an old Python cannot read
     sys.exit("llmgw needs Python 3.11 or newer, this is %d.%d: run it with python3.11." % sys.version_info[:2])  # noqa: UP031
+
+
+def main() -> None:
+    """Run one command."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
+    words = sys.argv[1:]
+    if state := state_folder(words):
+        os.environ["LLMGW_STATE"] = state
+    if words[:1] == ["up"] and not {"-h", "--help"} & set(words):
+        from llmgw.local import up  # noqa: PLC0415  # after the version was checked
+
+        sys.exit(up.main(words[1:], load_preparation))
+    from django.core.management import execute_from_command_line  # noqa: PLC0415
+
+    from llmgw import celery, logs  # noqa: F401, PLC0415  # celery: names the app that commands send tasks by
+
+    logs.configure("manage")
+    execute_from_command_line(sys.argv)
 
 
 def state_folder(words: list[str]) -> str:
@@ -18,17 +40,16 @@ def state_folder(words: list[str]) -> str:
     return ""
 
 
-def main() -> None:
-    """Run one command."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
-    if state := state_folder(sys.argv[1:]):
-        os.environ["LLMGW_STATE"] = state
-    from django.core.management import execute_from_command_line  # noqa: PLC0415  # after the version was checked
+def load_preparation() -> "up.Preparation":
+    """Load Django for `up`, which has started its programs by then."""
+    import django  # noqa: PLC0415
 
-    from llmgw import celery, logs  # noqa: F401, PLC0415  # celery: names the app that commands send tasks by
+    from llmgw import celery  # noqa: F401, PLC0415
 
-    logs.configure("manage")
-    execute_from_command_line(sys.argv)
+    django.setup()
+    from apps.console.management import preparation  # noqa: PLC0415
+
+    return preparation
 
 
 if __name__ == "__main__":

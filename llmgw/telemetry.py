@@ -1,19 +1,36 @@
 """Tracing over OTLP, when OTEL_EXPORTER_OTLP_ENDPOINT names a collector; without it nothing is loaded or done."""
 
+import importlib.abc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_PACKAGE: Final = "opentelemetry"
 # Spans that come every other second and tell nothing.
 _QUIET: Final = ("llmgw.nodes.heartbeat", "llmgw.node.tick", "llmgw.replicas.tidy")
 _is_on = False
 
 
+class _KeptOut(importlib.abc.MetaPathFinder):
+    """Makes OpenTelemetry look as if it were not installed: where it is, redis loads its metrics at each start, 0.1 s."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Refuse that one package."""
+        if name == _PACKAGE:
+            raise ModuleNotFoundError(f"{name} is kept out: OTEL_EXPORTER_OTLP_ENDPOINT names no collector", name=name)
+
+
+if not os.environ.get(_ENDPOINT) and _PACKAGE not in sys.modules:
+    sys.meta_path.insert(0, _KeptOut())
+
+
 def configure(process: str) -> None:
     """Send this process's spans to the collector, those of Django and Celery among them, where there is one."""
     global _is_on  # noqa: PLW0603  # a process traces or does not, and its helpers must know at no cost
-    if _is_on or not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+    if _is_on or not os.environ.get(_ENDPOINT):
         return
     _set_provider(process)
     _instrument(process)

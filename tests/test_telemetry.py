@@ -32,7 +32,7 @@ def test_off_it_loads_nothing():
     assert run(OFF).split("\n") == ["''", "[]", ""]
 
 
-@pytest.mark.parametrize("module", ["llmgw.asgi", "llmgw.celery", "llmgw.router.server", "workers.tasks"])
+@pytest.mark.parametrize("module", ["llmgw.asgi", "llmgw.celery", "llmgw.router.cli", "workers.cli, workers.tasks"])
 def test_off_it_is_loaded_by_no_process(module):
     assert run(f"import sys, {module}; print('opentelemetry' in sys.modules)").strip() == "False"
 

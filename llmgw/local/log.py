@@ -36,6 +36,10 @@ class Log:
         """Show an answer that stands by itself; nothing is taken out of it."""
         self._print("\n" + "\n".join(lines) + "\n")
 
+    def answer(self, **facts: Any) -> None:
+        """Tell what stands by itself to a program; nothing is taken out of it."""
+        self._print(logs.as_json({"ts": _now(), "level": "info", "process": "up", "event": "serving", **facts}))
+
     def _write(self, fields: dict[str, Any]) -> None:
         clean = logs.redacted(fields)
         self._print(logs.as_json(clean) if self.as_json else logs.as_text(clean, colour=self._colour))

@@ -36,6 +36,7 @@ class Wanted:
     router_port: int = 8080
     redis_port: int = 0
     with_node: bool = True
+    with_demo: bool = False
 
     @property
     def console_url(self) -> str:
@@ -130,7 +131,7 @@ def _web(wanted: Wanted, environment: Mapping[str, str]) -> Program:
     argv = ["uvicorn", "llmgw.asgi:application", "--host", wanted.host, "--port", str(wanted.console_port)]
     argv += ["--loop", "uvloop", "--http", "httptools", "--lifespan", "off"]
     argv += ["--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "2"]
-    probe = probes.answers_http(probes.reachable(wanted.host), wanted.console_port, "/admin/login/")
+    probe = probes.answers_http(probes.reachable(wanted.host), wanted.console_port, "/healthz")
     return _program("web", argv, environment, probe=probe)
 
 

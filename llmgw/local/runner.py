@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Final
 
 from llmgw.local import identity
 from llmgw.local.log import Log
-from llmgw.local.state import StateFolder
+from llmgw.local.state import Refused, StateFolder
 
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
@@ -44,10 +45,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something done once, in a thread of its own. `stopping` is set when all is to end."""
+    """Something done once, in a thread of its own."""
 
     name: str
-    do: Callable[[threading.Event], None]
+    do: Callable[[threading.Event], Refused | None]
+    """Is told when all is to end; what it refuses ends all."""
     needs: tuple[str, ...] = ()
 
 
@@ -64,10 +66,10 @@ class Runner:
         self._ready = {name: asyncio.Event() for name in names}
         self._stop_asked = asyncio.Event()
         self._stopping = threading.Event()
-        self._exit_code = 0
+        self._result: int | Refused = 0
 
-    async def run(self) -> int:
-        """Run everything; return the exit code of `up`."""
+    async def run(self) -> int | Refused:
+        """Run everything; return the exit code of `up`, or what a step has refused."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -78,7 +80,7 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return self._exit_code
+        return self._result
 
     def _on_signal(self, number: int) -> None:
         if not self._stop_asked.is_set():
@@ -89,6 +91,10 @@ class Runner:
             for process in self._running.values():
                 _kill(process)
 
+    def _end_with(self, result: int | Refused) -> None:
+        self._result = result
+        self._stop()
+
     def _stop(self) -> None:
         self._stopping.set()
         self._stop_asked.set()
@@ -98,12 +104,14 @@ class Runner:
     async def _do(self, step: Step) -> None:
         await self._needed(step.needs)
         try:
-            await asyncio.to_thread(step.do, self._stopping)
+            refused = await asyncio.to_thread(step.do, self._stopping)
         except Exception as failure:  # noqa: BLE001  # whatever it is, nothing works without this step: say it and end
             if not self._stopping.is_set():
-                self._log.say(f"{step.name} failed: {failure}", level="error")
-                self._exit_code = 1
-                self._stop()
+                self._log.say(f"{step.name} failed: {failure}", level="error", exception=traceback.format_exc())
+                self._end_with(1)
+            return
+        if refused is not None:
+            self._end_with(refused)
             return
         self._ready[step.name].set()
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmgw import logs
+from llmgw import logs, telemetry
 from llmgw.core.units import MIB
 from llmgw.local.port_holder import who_holds
 from llmgw.router import endpoints_file, server
@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as wrong:
         return _say(USAGE, str(wrong))
     logs.configure("router")
+    telemetry.configure("router")
     try:
         server.run(options)
     except OSError as no:
