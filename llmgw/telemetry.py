@@ -15,7 +15,7 @@ _is_on = False
 
 
 class _KeptOut(importlib.abc.MetaPathFinder):
-    """Makes OpenTelemetry look as if it were not installed: where it is, redis loads its metrics at each start, 0.1 s."""
+    """Makes OpenTelemetry look as if it were not installed: where it is, redis loads its metrics, in 0.1 s."""
 
     def find_spec(self, name: str, *_: Any) -> None:
         """Refuse that one package."""
