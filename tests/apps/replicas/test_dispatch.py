@@ -6,6 +6,7 @@ import socket
 import time
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -37,16 +38,18 @@ def sent_orders(url, node="n1"):
 @contextmanager
 def broker(url):
     """Let the control plane's messages go to another broker."""
-    before = current_app.conf.broker_url
-    current_app.conf.broker_url = url
-    current_app.amqp._producer_pool = None
-    current_app._pool = None
+    app: Any = current_app
+    before = app.conf.broker_url
+    _connect(app, url)
     try:
         yield
     finally:
-        current_app.conf.broker_url = before
-        current_app.amqp._producer_pool = None
-        current_app._pool = None
+        _connect(app, before)
+
+
+def _connect(app, url):
+    app.conf.broker_url = url
+    app.amqp._producer_pool = app._pool = None
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import redis
@@ -28,7 +29,7 @@ def world(committed_world):
 def at_once(*calls):
     """Run these in threads that begin together, and return what they returned."""
     gate = threading.Barrier(len(calls))
-    results = [None] * len(calls)
+    results: list[Any] = [None] * len(calls)
 
     def run(index, call):
         try:

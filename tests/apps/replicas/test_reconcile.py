@@ -1,6 +1,6 @@
 """Passes: what is wanted is started, kept, and taken away; one at a time, and no more often than needed."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -9,7 +9,7 @@ from apps.nodes import actions as nodes
 from apps.replicas import actions, queries, reconcile
 from apps.replicas.actions import passes as turns
 from apps.replicas.models import OrderRow, PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
-from llmgw.core.lifecycle import Happened
+from llmgw.core.lifecycle import Happened, NotAllowed
 from llmgw.core.plan import Plan, RefusedReplica
 from llmgw.core.units import replica_id
 from llmgw.core.world import NodeState, State
@@ -59,7 +59,7 @@ def test_what_has_no_place_is_queued_with_every_reason(world):
     assert (no["node"], no["profile"], no["code"]) == ("n1", "cpu", "device.claimed")
     assert waiting.why == "no place: 1 × device.claimed"
     assert waiting.refused_in_pass == queries.passes().token
-    kept = PassRow.objects.first()
+    kept = PassRow.objects.get()
     assert [action["code"] for action in kept.actions] == ["queue", "start"]
     assert kept.refusals == [{"replica": "smollm2/2", "refusals": queries.grouped([no])}]
 
@@ -236,7 +236,7 @@ def test_nobody_runs_a_pass_while_somebody_else_does(world):
 
 def test_who_died_in_a_pass_is_followed_by_another_with_a_higher_token(world):
     world.declare()
-    dead = turns.take("dead", world.now)
+    dead = world.begin_pass("dead").under.turn
     world.pass_by(29)
     assert world.passes() == ()
     world.pass_by(2)
@@ -266,7 +266,7 @@ def test_who_was_taken_for_dead_writes_nothing_more(world):
 def test_a_run_that_was_overtaken_says_so_and_ends(world):
     world.declare()
     times = iter((world.now, world.now, world.now + timedelta(seconds=31)))
-    stolen = []
+    stolen: list[datetime] = []
 
     def clock():
         now = next(times, world.now + timedelta(seconds=31))
@@ -367,7 +367,8 @@ def test_what_has_failed_cannot_drain_but_is_restarted_at_once(world):
     world.declare()
     world.passes()
     node.fail(world.shard().launch_id)
-    assert actions.drain(world.replica(), by=ALICE, now=world.now).happened is Happened.DRAIN_ASKED
+    no = actions.drain(world.replica(), by=ALICE, now=world.now)
+    assert no == NotAllowed(State.FAILED, Happened.DRAIN_ASKED)
     assert actions.restart(world.replica(), by=ALICE, now=world.now) is None
     world.passes()
     assert (world.replica().state, world.replica().attempt) == (State.PLACED, 2)

@@ -10,7 +10,7 @@ from apps.replicas.models import OrderRow, ReplicaRow, ShardRow, TransitionRow
 from apps.replicas.signals import routes_changed
 from llmgw.core import wire
 from llmgw.core.lifecycle import Happened
-from llmgw.core.units import Seconds
+from llmgw.core.units import Bytes, Seconds
 from llmgw.core.world import NodeState, State
 from tests.apps.replicas.world import ALICE, Teller
 from tests.builders import a_model
@@ -92,7 +92,7 @@ def test_progress_of_a_fetch_is_kept_and_asks_for_no_pass(world, placed):
     launch = world.shard().launch_id
     placed.tell(launch, State.FETCHING)
     world.passes()
-    placed.tell(launch, State.FETCHING, progress=wire.Progress(5, 10))
+    placed.tell(launch, State.FETCHING, progress=wire.Progress(Bytes(5), Bytes(10)))
     assert world.shard().progress == {"done": 5, "total": 10}
     assert world.passes() == ()
 

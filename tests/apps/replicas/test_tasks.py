@@ -70,7 +70,7 @@ def test_beats_look_runs_a_pass_only_when_one_is_due(world):
     world.declare()
     tasks.reconcile()
     assert ReplicaRow.objects.count() == 1
-    before = tasks.dispatch and world.replica().generation
+    before = world.replica().generation
     tasks.reconcile("request")
     assert world.replica().generation == before
 

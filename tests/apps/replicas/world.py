@@ -11,7 +11,7 @@ from apps.replicas.models import OrderRow, ReplicaRow, ShardRow
 from llmgw.core import wire
 from llmgw.core.lifecycle import Happened
 from llmgw.core.plan import Plan, plan
-from llmgw.core.units import NodeName, Seconds
+from llmgw.core.units import NodeName, OrderId, Seconds
 from llmgw.core.world import State
 from tests.builders import NOW, a_model, a_status, an_inventory
 
@@ -45,9 +45,9 @@ class World:
         return f"id-{next(self._ids)}"
 
     def declare(self, *models):
-        done = catalog.declare_all(models or (a_model(),), by=ALICE, now=self.now)
-        assert all(isinstance(each, catalog.Declared) for each in done), done
-        return done[0].row
+        done, *_ = catalog.declare_all(models or (a_model(),), by=ALICE, now=self.now)
+        assert isinstance(done, catalog.Declared), done
+        return done.row
 
     def passes(self):
         return reconcile.run(by=ALICE, clock=self.clock, ids=self.new_id)
@@ -59,6 +59,7 @@ class World:
     def begin_pass(self, holder="somebody"):
         """Take the turn, look and plan, and leave the rest to the test."""
         turn = actions.take(holder, self.now)
+        assert turn, "no pass is wanted, or somebody else is at it"
         view = queries.view()
         decided = plan(view.snapshot, Seconds(self.now.timestamp()))
         return Begun(decided, actions.Pass(turn, view, f"pass {turn.token}", self.now, self.clock, self.new_id))
@@ -152,7 +153,7 @@ class Teller:
     def tell(self, launch_id, state=State.READY, *more_steps, answer=True, **more):
         """Report how a launch is, with the answer to its order."""
         order = OrderRow.objects.filter(launch_id=launch_id, kind="launch").first()
-        answers = [wire.Answer(order.order_id, wire.AnswerKind.TAKEN)] if order and answer else []
+        answers = [wire.Answer(OrderId(order.order_id), wire.AnswerKind.TAKEN)] if order and answer else []
         return self.world.report(self.shard_report(self.status(launch_id, state, *more_steps, **more), answers=answers))
 
     def fail(self, launch_id, text="out of memory"):
