@@ -18,6 +18,8 @@ class Suspension:
     since: Seconds
     pause: float
     until: Seconds
+    reachable: bool = False
+    """It takes connections again, but has not answered yet."""
 
 
 class Balancer:
@@ -36,8 +38,8 @@ class Balancer:
         left_out = {*tried, *self.suspended(now)} if self._suspended or tried else ()
         chosen = pick(table, model, self.under_way, left_out, self._turn)
         if isinstance(chosen, Endpoint) and (trial := self._suspended.get(chosen.launch_id)):
-            # One request tries it out; the others wait for how that goes.
-            trial.until = Seconds(now + trial.pause)
+            # One request tries it out; the others wait until it is known to take connections.
+            trial.until = Seconds(0.0 if trial.reachable else now + trial.pause)
         return chosen
 
     def under_way(self, launch_id: str) -> int:
@@ -63,7 +65,7 @@ class Balancer:
         """
         before = self._suspended.get(launch_id)
         if before and now < before.since + before.pause:
-            before.until = Seconds(before.since + before.pause)
+            before.until, before.reachable = Seconds(before.since + before.pause), False
             return before.pause
         pause = min(before.pause * 2, LONGEST_PAUSE_S) if before else FIRST_PAUSE_S
         self._suspended[launch_id] = Suspension(now, pause, Seconds(now + pause))
@@ -72,7 +74,7 @@ class Balancer:
     def reached(self, launch_id: str) -> None:
         """It takes connections: no need to keep the others waiting, but it has proved nothing yet."""
         if trial := self._suspended.get(launch_id):
-            trial.until = Seconds(0.0)
+            trial.until, trial.reachable = Seconds(0.0), True
 
     def answered(self, launch_id: str) -> None:
         """It has answered: forgive and forget."""

@@ -214,9 +214,13 @@ class ClientConnection(asyncio.Protocol):
         if request and request.expects_continue and request.verb and not self._answering and not self._waiting:
             request.expects_continue = False
             self._transport.write(CONTINUE)
-        if (len(self._waiting) > self._shared.limits.waiting) != self._reading_paused:
+        if self._far_ahead() != self._reading_paused:
             self._reading_paused = not self._reading_paused
             (self._transport.pause_reading if self._reading_paused else self._transport.resume_reading)()
+
+    def _far_ahead(self) -> bool:
+        waiting, limits = self._waiting, self._shared.limits
+        return len(waiting) > limits.waiting or sum(request.received for request in waiting) > limits.waiting_bytes
 
     # --- answering
 
@@ -239,7 +243,9 @@ class ClientConnection(asyncio.Protocol):
         if request.path == door.MODELS:
             return door.models(key, table)
         if request.path in door.FOR_ENGINES:
-            return door.read_ask(b"".join(request.body), key, table)
+            body = b"".join(request.body)
+            request.body.clear()
+            return door.read_ask(body, key, table)
         return door.one_model(request.path, key, table)
 
     def reply(self, request: Request, reply: Reply) -> None:

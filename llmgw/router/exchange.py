@@ -70,7 +70,7 @@ class Exchange:
         self._shared = shared
         self._client = client
         self._request = request
-        self._ask = ask
+        self._model, self._body = ask.model, ask.body
         self._tried: list[str] = []
         self._deaths = 0
         self._endpoint = NOWHERE
@@ -92,7 +92,7 @@ class Exchange:
         if table is None:
             self._client.reply(self._request, door.NO_TABLE)
             return
-        chosen = self._shared.balancer.choose(table, self._ask.model, self._tried, self._now())
+        chosen = self._shared.balancer.choose(table, self._model, self._tried, self._now())
         if isinstance(chosen, ModelUnknown | NotServing):
             self._client.reply(self._request, door.refused(chosen))
             return
@@ -136,14 +136,14 @@ class Exchange:
             self._failed(f"cannot be reached: {str(no) or 'no answer'}")
             return
         self._connecting = None
-        self._shared.balancer.reached(self._endpoint.launch_id)
         self._send(upstream)
 
     def _send(self, upstream: Upstream) -> None:
         self._upstream = upstream
         if self._client.full:
             upstream.hold(held=True)
-        upstream.ask(self, self._head_for_engine() + self._ask.body)
+        self._shared.balancer.reached(self._endpoint.launch_id)
+        upstream.ask(self, self._head_for_engine(), self._body)
 
     def _head_for_engine(self) -> bytes:
         request, endpoint = self._request, self._endpoint
@@ -152,7 +152,7 @@ class Exchange:
         return (
             b"POST %b%b HTTP/1.1\r\nhost: %b:%d\r\n" % (request.path.encode(), query, host.encode(), endpoint.port)
             + request.for_engine()
-            + b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (request.id, len(self._ask.body))
+            + b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (request.id, len(self._body))
         )
 
     # --- from the engine
@@ -163,6 +163,7 @@ class Exchange:
             data = self._framed(body, complete=complete)
         elif body or complete:
             self.started = True
+            self._body = b""  # there is no other try; a long stream need not hold a large prompt
             self._request.status = upstream.status
             self._shared.balancer.answered(self._endpoint.launch_id)
             data = self._head(upstream) + self._framed(body, complete=complete)

@@ -95,9 +95,7 @@ class Server:
             log.warning("connections cut", connections=len(shared.connections))
         for connection in list(shared.connections):
             connection.abort()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end(set(self._tasks))
         shared.pool.close()
         log.info("stopped")
 
@@ -132,6 +130,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel until they have ended: in Python 3.11 `wait_for` may lose a cancellation that meets its result."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=0.1)
 
 
 def _tell_if_broken(task: asyncio.Task[None]) -> None:

@@ -20,7 +20,9 @@ class Limits:
     headers: int = 128
     """How many header lines."""
     waiting: int = 16
-    """Requests read ahead on one connection before reading stops."""
+    """Requests read ahead on one connection before reading stops, …"""
+    waiting_bytes: int = MIB
+    """… and the bytes of their bodies together."""
     head_s: float = 10.0
     """From the first byte of a request to the end of its head."""
     body_s: float = 60.0

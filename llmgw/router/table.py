@@ -11,7 +11,6 @@ import redis.asyncio
 import structlog
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from llmgw.core import routing, wire
 from llmgw.core.routing import Table
@@ -135,7 +134,7 @@ async def follow_redis(keeper: TableKeeper, url: str) -> None:
     while True:
         try:
             await _follow_while_connected(keeper, url)
-        except (RedisError, OSError, TimeoutError) as lost:
+        except Exception as lost:  # noqa: BLE001 - whatever the driver raises, serving goes on and so does trying
             keeper.missed(f"Redis does not answer: {type(lost).__name__}")
         await asyncio.sleep(RECONNECT_S)
 

@@ -76,13 +76,13 @@ class Upstream(asyncio.Protocol):
 
     # --- asked by the exchange
 
-    def ask(self, asker: Asker, request: bytes) -> None:
+    def ask(self, asker: Asker, head: bytes, body: bytes) -> None:
         """Send a request; `asker` hears what comes back."""
         self._asker = asker
         if self._lost:
             asyncio.get_running_loop().call_soon(self._lose, "closed the connection")
         else:
-            self._transport.write(request)
+            self._transport.writelines((head, body))
 
     def abandon(self) -> None:
         """Close at once, so that the engine stops working on it."""

@@ -10,7 +10,7 @@ import pytest
 
 from llmgw.router import cli
 from tests.router.conftest import soon
-from tests.router.stand_in import LAST_CHUNK, Client, chunk, get, head, says
+from tests.router.stand_in import LAST_CHUNK, chunk, get, head, says
 
 ASK = {"model": "m"}
 
@@ -104,9 +104,9 @@ def test_addresses():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_an_idle_router_at_once(run, endpoints, number):
+async def test_a_signal_stops_an_idle_router_at_once(run, endpoints, number, a_client):
     process = await run("--endpoints", endpoints())
-    idle = await Client.to(process.port)
+    idle = await a_client(process)
     idle.send(get("/health"))
     assert (await idle.answer()).status == 200
     process.send_signal(number)
@@ -114,7 +114,7 @@ async def test_a_signal_stops_an_idle_router_at_once(run, endpoints, number):
     assert await idle.ended() == b""
 
 
-async def test_open_requests_finish_and_nothing_new_is_taken(run, endpoints, an_engine):
+async def test_open_requests_finish_and_nothing_new_is_taken(run, endpoints, an_engine, a_client):
     go_on = asyncio.Event()
 
     async def answer(seen, writer):
@@ -124,7 +124,7 @@ async def test_open_requests_finish_and_nothing_new_is_taken(run, endpoints, an_
 
     engine = await an_engine(answer)
     process = await run("--endpoints", endpoints(engine.port))
-    client = await Client.to(process.port)
+    client = await a_client(process)
     client.ask(ASK)
     await client.head()
     assert await client.chunk() == b"one"
@@ -141,14 +141,14 @@ def listens(port):
 
 
 @pytest.mark.parametrize("hurried", [False, True])
-async def test_what_does_not_finish_in_time_is_cut(run, endpoints, an_engine, hurried):
+async def test_what_does_not_finish_in_time_is_cut(run, endpoints, an_engine, hurried, a_client):
     async def answer(seen, writer):
         writer.write(head(transfer_encoding="chunked") + chunk(b"one"))
         await asyncio.sleep(3600)
 
     engine = await an_engine(answer)
     process = await run("--endpoints", endpoints(engine.port), "--drain-s", "3600" if hurried else "0.2")
-    client = await Client.to(process.port)
+    client = await a_client(process)
     client.ask(ASK)
     await client.head()
     process.terminate()
@@ -162,19 +162,18 @@ async def test_what_does_not_finish_in_time_is_cut(run, endpoints, an_engine, hu
 # --- the rest of the process
 
 
-async def test_routers_may_share_a_port(run, endpoints, an_engine):
+async def test_routers_may_share_a_port(run, endpoints, an_engine, a_client):
     engine = await an_engine(says(b"{}"))
     first = await run("--endpoints", endpoints(engine.port), "--reuse-port")
     await run("--endpoints", endpoints(engine.port), "--reuse-port")
     first.terminate()
     assert await ended(first) == 0
-    client = await Client.to(first.port)
+    client = await a_client(first)
     client.ask(ASK)
     assert (await client.answer()).status == 200
-    client.leave()
 
 
-async def test_the_log_names_requests_and_no_secrets(run, tmp_path, an_engine, redis_url):
+async def test_the_log_names_requests_and_no_secrets(run, tmp_path, an_engine, redis_url, a_client):
     import hashlib
 
     from llmgw.core import routing, wire
@@ -188,13 +187,12 @@ async def test_the_log_names_requests_and_no_secrets(run, tmp_path, an_engine, r
     with redis.Redis.from_url(redis_url) as client:
         client.set(wire.ROUTES_KEY, routing.encode(table))
     process = await run("--redis", redis_url, "--log-every", "1", "--state", tmp_path)
-    client = await Client.to(process.port)
+    client = await a_client(process)
     await soon_answers(client)
     client.ask(ASK, authorization="Bearer the-key", x_request_id="mine")
     assert (await client.answer()).status == 200
     client.ask(ASK, authorization="Bearer wrong-key")
     assert (await client.answer()).status == 401
-    client.leave()
     process.terminate()
     assert await ended(process) == 0
     log = process.stderr.read()
@@ -225,8 +223,7 @@ async def test_an_open_router_on_a_public_address_warns(host, warned):
 
     server = Server(Options(host=host))
     with capture_logs() as logs:
-        for revision, is_open in enumerate((False, True)):
-            raw = str(revision).encode()
-            server.shared.keeper.take(raw, lambda _, o=is_open: Table(revision=1, open=o), "test", 0.0)
+        for table in (Table(revision=1), Table(revision=2, open=True)):
+            server._table_changed(table)
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert events == ["anonymous access from elsewhere"] * warned

@@ -317,7 +317,7 @@ def fuzzed():
 
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
-    faults = []
+    faults: list[object] = []
 
     async def start():
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))

@@ -6,12 +6,13 @@ import json
 import pytest
 
 from llmgw.core.routing import Endpoint, Key, ModelUnknown, NotServing, Route, Table
+from llmgw.core.units import Seconds
 from llmgw.router import door, replies
 from llmgw.router.door import Ask
 from llmgw.router.replies import Reply
 from llmgw.router.request import Request
 
-NOW = 1000.0
+NOW = Seconds(1000.0)
 ALL = Key("all")
 READY = Route("small", (Endpoint("small/0", "l1", "10.0.0.1", 8000),), created=12)
 LOADING = Route("large", ())
@@ -140,6 +141,7 @@ def test_too_large():
 
 def test_without_a_table_nobody_is_sent_away_for_good():
     reply = door.refuse_head(a_request(), None, 1000, NOW)
+    assert isinstance(reply, Reply)
     assert error(reply) == (503, "no_routing_table")
     assert (b"retry-after", b"1") in reply.headers
 
@@ -211,13 +213,14 @@ def test_a_body_with_the_served_name_is_left_as_it_is():
 def test_an_alias_is_replaced_and_nothing_else():
     body = '{"big":123456789012345678901234567890,"f":1.50,"e":1e400,"model":"s","t":"\\u00e9 ✓","o":{"model":"s"}}'
     ask = door.read_ask(body.encode(), ALL, a_table())
+    assert isinstance(ask, Ask)
     assert ask.model == "s"
     assert ask.body.decode() == body.replace('"model":"s","t"', '"model":"small","t"')
 
 
 def test_of_two_names_the_last_counts_as_for_the_engine():
     ask = door.read_ask(b'{"model":"large","model":"s"}', ALL, a_table())
-    assert (ask.model, ask.body) == ("s", b'{"model":"small"}')
+    assert ask == Ask("s", b'{"model":"small"}')
 
 
 # --- its own answers

@@ -28,7 +28,7 @@ async def test_an_answer_comes_back_as_the_engine_gave_it(an_engine, a_router, a
 
 
 async def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(an_engine, a_router, a_client):
-    go_on = asyncio.Queue()
+    go_on: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def answer(seen, writer):
         writer.write(STREAM)

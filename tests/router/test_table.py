@@ -11,6 +11,7 @@ import redis.asyncio
 
 from llmgw.core import routing, wire
 from llmgw.core.routing import Table
+from llmgw.core.units import Seconds
 from llmgw.router import table as tables
 from llmgw.router.server import Options, Server
 from llmgw.router.table import STATE_FILE, TableKeeper
@@ -18,6 +19,7 @@ from tests.router.conftest import a_table, soon
 from tests.router.stand_in import Client, get, says
 
 ASK = {"model": "m"}
+NOW = Seconds(0.0)
 
 
 @pytest.fixture
@@ -185,16 +187,17 @@ async def test_a_restarted_router_serves_without_redis(redis_url, following, pub
 async def test_a_torn_saved_table_is_left_alone(tmp_path, torn):
     (tmp_path / STATE_FILE).write_bytes(torn)
     keeper = TableKeeper(state=tmp_path)
-    keeper.recall(0.0)
+    keeper.recall(NOW)
     assert keeper.table is None
 
 
 async def test_a_disk_that_takes_nothing_does_not_stop_the_table(tmp_path):
     (tmp_path / "file").write_text("")
     keeper = TableKeeper(state=tmp_path / "file" / "below")
-    keeper.take(b"1", lambda _: Table(revision=1), "redis", 0.0)
+    keeper.take(b"1", lambda _: Table(revision=1), "redis", NOW)
+    assert keeper._saving
     await keeper._saving
-    assert keeper.table.revision == 1
+    assert keeper.table == Table(revision=1)
 
 
 async def test_age_counts_from_the_last_time_the_source_answered(redis_url, following, publish, monkeypatch):
