@@ -26,6 +26,11 @@ def make_app(settings: NodeSettings) -> Celery:
     orders = wire.node_queue(settings.id)
     app.conf.update(
         broker.SETTINGS,
+        broker_transport_options={
+            **broker.SETTINGS["broker_transport_options"],
+            # A connection that has silently gone is noticed within five of these: before the node counts as lost.
+            "health_check_interval": 2,
+        },
         broker_url=settings.redis_url,
         task_default_queue=orders,
         task_queues=(

@@ -19,6 +19,7 @@ from tests.fakes.engine import fake_llama_server
 from tests.processes import Processes
 from tests.servers import Valkey, eventually, free_port
 from tests.workers.control import Control
+from tests.workers.silence import Silence
 from workers.report import BrokerAway
 
 LLMGW_NODE = str(Path(sys.executable).with_name("llmgw-node"))
@@ -32,6 +33,7 @@ class Site:
     redis: Valkey
     control: Control
     processes: Processes
+    ticks: int = 1000
 
     @property
     def environment(self):
@@ -87,6 +89,12 @@ class Site:
 
     def answered(self, order):
         return eventually(lambda: self.control.answers().get(order), timeout=10)
+
+    def hears_now(self):
+        """Send a tick, and tell whether one of the last few was answered."""
+        self.ticks += 1
+        self.control.tick(self.ticks)
+        return (heard(self.redis) or 0) > 1000
 
     def answers_ticks(self, number):
         """Send a tick, and return when it is answered."""
@@ -227,7 +235,7 @@ def test_ticks_are_answered_with_what_the_node_is(site):
 # --- a broker that comes and goes ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_broker_that_was_killed_is_used_again_within_two_seconds(site, times):
     site.start_ready()
     site.answers_ticks(1)
@@ -244,6 +252,7 @@ def test_a_broker_that_was_killed_is_used_again_within_two_seconds(site, times):
         site.answers_ticks(n + 2)
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_away_for_long_and_has_forgotten_everything(tmp_path, processes):
     redis = Valkey(tmp_path / "redis").start()
     control = Control(redis.url)
@@ -280,6 +289,23 @@ def test_a_worker_may_be_started_before_its_broker(site):
     site.redis.start()
     eventually(lambda: site.control.of(wire.Registration), timeout=10)
     site.answers_ticks(1)
+
+
+@pytest.mark.slow
+def test_connections_that_silently_died_are_noticed_before_the_node_counts_as_lost(site):
+    """As after a firewall forgot them: nobody closes them, nothing comes through, new ones work."""
+    between = Silence(site.redis.port)
+    site.start_ready(LLMGW_NODE_REDIS_URL=f"redis://127.0.0.1:{between.port}/0")
+    site.answers_ticks(1)
+    begun = time.monotonic()
+    between.fall()
+    eventually(site.hears_now, timeout=30, every=0.5)
+    took = time.monotonic() - begun
+    print(f"ticks were heard again after {took:.1f} s")
+    assert took < 16
+    order = site.control.send(wire.HelloOrder)
+    site.answered(order)
+    between.close()
 
 
 # --- stopping -----------------------------------------------------------------------------------------------------
