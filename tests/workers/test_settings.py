@@ -158,3 +158,13 @@ def test_no_password_is_repeated(tmp_path):
 
 def test_every_field_can_be_said():
     assert set(KEYS) == {field.name for field in dataclasses.fields(NodeSettings)}
+
+
+def test_the_settings_in_the_readme_are_those_that_there_are(tmp_path):
+    readme = Path("workers/README.md").read_text("utf-8")
+    example = readme.split("```toml\n")[1].split("```")[0]
+    settings = read_settings(written(tmp_path, example), {})
+    assert isinstance(settings, NodeSettings)
+    bare = NodeSettings(id="gpu07", redis_url="redis://10.0.0.5:6379/0")
+    assert settings == bare, "what it shows as left out is what is left out"
+    assert {line.lstrip("# ").split(" = ")[0] for line in example.splitlines() if " = " in line} == set(KEYS)
