@@ -134,15 +134,13 @@ class Engine:
         """Behave until done, or until the peer has left; nothing more may come meanwhile."""
         work = asyncio.ensure_future(self.behave(seen, writer))
         more = asyncio.ensure_future(reader.read(1))
-        done, _ = await asyncio.wait({work, more}, return_when=asyncio.FIRST_COMPLETED)
-        if work in done:
-            more.cancel()
-            await asyncio.wait({more})
-            if isinstance(work.exception(), ConnectionError):
-                self.left.set()
+        done, running = await asyncio.wait({work, more}, return_when=asyncio.FIRST_COMPLETED)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(work, more, return_exceptions=True)
+        if work in done and not isinstance(work.exception(), ConnectionError):
             work.result()
             return not writer.transport.is_closing()
-        work.cancel()
         self.left.set()
         return False
 

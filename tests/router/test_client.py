@@ -4,11 +4,9 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.router.conftest import soon
-from tests.router.stand_in import Client, chunk, get, never, request, says
+from tests.router.conftest import a_table
+from tests.router.stand_in import chunk, get, never, request, streams
 
 ASK = {"model": "m"}
 
@@ -131,8 +129,6 @@ async def test_old_clients(served, asked, told):
 
 
 async def test_old_clients_get_no_chunks(served):
-    from tests.router.stand_in import streams
-
     client = await served(streams(b"one", b"two"))
     client.send(request(ASK, version="1.0", connection="keep-alive"))
     status, headers = await client.head()
@@ -222,8 +218,6 @@ async def test_a_refusal_reaches_a_client_that_is_still_sending(served):
 
 
 async def test_a_client_without_a_key_is_refused_before_its_body_has_come(an_engine, a_router, a_client):
-    from tests.router.conftest import a_table
-
     client = await a_client(await a_router(table=a_table(await an_engine(), open=False)))
     client.send(request(b"", content_length=1000))
     answer = await client.answer()
@@ -277,78 +271,3 @@ async def test_a_long_answer_is_not_cut_by_the_times_for_requests(served):
     client = await served(thinks, head_s=0.1, body_s=0.1, idle_s=0.1)
     client.send(request(ASK) + request(ASK))
     assert [(await client.answer()).status for _ in range(2)] == [200, 200]
-
-
-# --- anything at all
-
-FRAGMENTS = st.sampled_from(
-    [
-        b"GET /health HTTP/1.1\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\n",
-        b"content-length: 5\r\n",
-        b"transfer-encoding: chunked\r\n",
-        b"expect: 100-continue\r\n",
-        b"connection: upgrade\r\nupgrade: x\r\n",
-        b"\r\n",
-        b"0\r\n\r\n",
-        b'{"model": "m"}',
-        b"HEAD",
-        b" ",
-    ]
-)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.one_of(FRAGMENTS, st.binary(max_size=40)), max_size=12))
-def test_no_bytes_break_the_router(fuzzed, sent):
-    fuzzed(sent)
-
-
-@pytest.fixture(scope="module")
-def fuzzed():
-    """A function that sends pieces to one long-lived router and makes sure that it still answers, and logs no fault."""
-    import uvloop
-    from structlog.testing import capture_logs
-
-    from llmgw.router.server import Options, Server
-    from tests.router.conftest import a_table
-    from tests.router.conftest import give as hand_over
-    from tests.router.stand_in import Engine
-
-    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-
-    faults: list[object] = []
-
-    async def start():
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
-        engine, server = await Engine(says(b"{}")).start(), Server(Options(port=0))
-        await server.start()
-        hand_over(server, a_table(engine))
-        return engine, server
-
-    async def send(pieces):
-        client = await Client.to(server.port)
-        for piece in pieces:
-            client.send(piece)
-            await asyncio.sleep(0)
-        client.send(b"\r\n\r\n")
-        client.writer.write_eof()
-        await asyncio.wait_for(client.ended(), 5)
-        client.leave()
-        sound = await Client.to(server.port)
-        sound.send(get("/health"))
-        assert (await sound.answer()).status == 200
-        sound.leave()
-        await soon(lambda: not server.shared.connections)
-
-    def check(pieces):
-        with capture_logs() as logs:
-            runner.run(send(pieces))
-        faults.extend(line for line in logs if line["log_level"] in {"error", "critical"})
-        assert not faults
-
-    engine, server = runner.run(start())
-    yield check
-    runner.run(server.stop(0.0))
-    runner.run(engine.stop())
-    runner.close()
