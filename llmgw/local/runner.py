@@ -25,6 +25,8 @@ PROBE_LATER_S: Final = 0.25
 PATIENCE_S: Final = 8.0
 """How long a program may take to end before it is killed."""
 
+_LAST_WORDS_S: Final = 1.0
+
 Probe = Callable[[], Awaitable[bool]]
 
 
@@ -77,7 +79,9 @@ class Runner:
         tasks += [asyncio.create_task(self._do(step)) for step in self._steps]
         await self._stop_asked.wait()
         await self._end_all()
-        for task in tasks:
+        # What was said last is still to be passed on.
+        _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS_S)
+        for task in late:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return self._result
@@ -98,11 +102,15 @@ class Runner:
     def _stop(self) -> None:
         self._stopping.set()
         self._stop_asked.set()
+        for waited_for in self._ready.values():  # nobody need wait any more, to find that all is to end
+            waited_for.set()
 
     # --- steps
 
     async def _do(self, step: Step) -> None:
         await self._needed(step.needs)
+        if self._stop_asked.is_set():
+            return
         try:
             refused = await asyncio.to_thread(step.do, self._stopping)
         except Exception as failure:  # noqa: BLE001  # whatever it is, nothing works without this step: say it and end
@@ -133,22 +141,27 @@ class Runner:
             lived = asyncio.get_running_loop().time() - began
             wait = FIRST_WAIT_S if lived > LIVED_WELL_S or not wait else min(wait * 2, LONGEST_WAIT_S)
             self._log.say(f"{program.name} {ended} after {lived:.1f} s, starts again in {wait:.0f} s", level="error")
-            await asyncio.sleep(wait)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop_asked.wait(), wait)
 
     async def _run_once(self, program: Program) -> str:
         """Run it to its end; return how it ended."""
+        here, there = os.pipe()
         try:
-            process = await _spawn(program)
+            process = await _spawn(program, there)
         except OSError as no:
+            os.close(here)
             return f"could not be started ({program.argv[0]}: {no.strerror})"
+        finally:
+            os.close(there)
         self._running[program.name] = process
         if self._stop_asked.is_set():  # it came while we started this
             process.terminate()
         self._write_record(program.name, process.pid)
-        beside = [asyncio.create_task(work) for work in (self._listen(program, process), self._await_ready(program))]
+        beside = [asyncio.create_task(work) for work in (self._listen(program, here), self._await_ready(program))]
         code = await process.wait()
         # Whoever it started may hold its output open for long.
-        await asyncio.wait(beside[:1], timeout=0.5)
+        await asyncio.wait(beside[:1], timeout=_LAST_WORDS_S / 2)
         for task in beside:
             task.cancel()
         self._ready[program.name].clear()
@@ -160,10 +173,9 @@ class Runner:
         if known := identity.identify(pid):
             self._state.write_bytes(self._state.record(name), identity.to_json(known))
 
-    async def _listen(self, program: Program, process: asyncio.subprocess.Process) -> None:
-        if process.stdout is not None:
-            async for line in _lines(process.stdout):
-                self._log.pass_on(program.name, line)
+    async def _listen(self, program: Program, output: int) -> None:
+        async for line in _lines(output):
+            self._log.pass_on(program.name, line)
 
     async def _await_ready(self, program: Program) -> None:
         loop = asyncio.get_running_loop()
@@ -195,13 +207,14 @@ class Runner:
         await asyncio.gather(*waits)
 
 
-async def _spawn(program: Program) -> asyncio.subprocess.Process:
+async def _spawn(program: Program, output: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *program.argv,
         env=dict(program.environment),
         cwd=program.cwd,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        # A pipe of our own: asyncio's would make `wait` wait for everybody who holds its other end.
+        stdout=output,
         stderr=asyncio.subprocess.STDOUT,
         # Ctrl-C on the terminal is for us alone: a process group of its own.
         process_group=0,
@@ -237,12 +250,19 @@ async def _passes(probe: Probe) -> bool:
         return False
 
 
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Split a stream into lines of any length, the last one too if it has no end."""
-    pending = b""
-    while chunk := await stream.read(65536):
-        *whole, pending = (pending + chunk).split(b"\n")
-        for line in whole:
-            yield line
-    if pending:
-        yield pending
+async def _lines(output: int) -> AsyncIterator[bytes]:
+    """Split what comes out of a pipe into lines of any length, the last one too if it has no end."""
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(output, "rb", 0)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    try:
+        pending = b""
+        while chunk := await reader.read(65536):
+            *whole, pending = (pending + chunk).split(b"\n")
+            for line in whole:
+                yield line
+        if pending:
+            yield pending
+    finally:
+        transport.close()
