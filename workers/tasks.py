@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from workers.system import RealMachine
 log = structlog.get_logger(__name__)
 
 INVENTORY_S: Final = 60.0
+AGAIN_S: Final = 1.0
+"""Until the first look has been successful: without one, a node cannot register."""
 STOP_S: Final = 2.0
 """A worker that was told to stop has this long; engines are not its children to wait for."""
 
@@ -41,10 +43,10 @@ def make_collector(settings: NodeSettings, machine: Machine) -> Collector:
 class InventoryWatch:
     """What the machine is, looked at again and again; a change that matters is told."""
 
-    def __init__(self, settings: NodeSettings, machine: Machine, reporter: Reporter) -> None:
-        self._settings = settings
-        self._machine = machine
+    def __init__(self, collect: Callable[[], wire.Inventory], reporter: Reporter, every: float = INVENTORY_S) -> None:
+        self._collect = collect
         self._reporter = reporter
+        self._every = every
         self._stopped = threading.Event()
         self._told: wire.Inventory | None = None
 
@@ -61,18 +63,9 @@ class InventoryWatch:
         """Look no more."""
         self._stopped.set()
 
-    def _run(self) -> None:
-        collector = make_collector(self._settings, self._machine)
-        while not self._stopped.is_set():
-            try:
-                self._look(collector)
-            except Exception:
-                # A tool or a file of a kind that nobody has seen must not end all looking for the worker's life.
-                log.exception("inventory failed")
-            self._stopped.wait(INVENTORY_S)
-
-    def _look(self, collector: Collector) -> None:
-        before, found = self._told, collector.collect()
+    def look(self) -> None:
+        """Look once, and tell what is new."""
+        before, found = self._told, self._collect()
         if before is None:
             self._told = found
             self._reporter.register()
@@ -80,6 +73,15 @@ class InventoryWatch:
             self._told = found
             log.info("inventory changed")
             self._reporter.inventory_changed()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.look()
+            except Exception:
+                # A tool or a file of a kind that nobody has seen must not end all looking for the worker's life.
+                log.exception("inventory failed")
+            self._stopped.wait(self._every if self._told else AGAIN_S)
 
 
 class Node:
@@ -100,7 +102,7 @@ class Node:
             fetcher=Fetcher(settings),
             push=self._reporter.push,
         )
-        self._inventory = InventoryWatch(settings, machine, self._reporter)
+        self._inventory = InventoryWatch(make_collector(settings, machine).collect, self._reporter)
         self._heart = Heart(settings.redis_url, settings.id, self._beat)
         self._closed = threading.Lock()
 

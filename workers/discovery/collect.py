@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -26,8 +27,11 @@ class Collector:
     def __init__(self, machine: Machine, settings: NodeSettings, programs: Mapping[str, Program | None]) -> None:
         self._machine = machine
         self._settings = settings
-        self._engines = {name: self._words(program) for name, program in programs.items() if program}
-        self._problems = tuple(self._absences(programs))
+        self._programs = programs
+
+    @cached_property
+    def _engines(self) -> dict[str, str]:
+        return {name: self._words(program) for name, program in self._programs.items() if program}
 
     def collect(self) -> Inventory:
         """Look now."""
@@ -46,7 +50,7 @@ class Collector:
             os=os_release.parse(machine.read_text(os_release.FILE) or "") or platform.system(),
             python=platform.python_version(),
             llmgw=llmgw.__version__,
-            problems=(*self._problems, *problems, *self._unreadable(memory, disk)),
+            problems=(*self._absences(), *problems, *self._unreadable(memory, disk)),
         )
 
     def _words(self, program: Program) -> str:
@@ -56,9 +60,9 @@ class Collector:
         told = next((line.strip() for line in (said.out + said.err).splitlines() if "version" in line.lower()), "")
         return f"{program[0]}, {told[:100]}" if told else program[0]
 
-    def _absences(self, programs: Mapping[str, Program | None]) -> Iterator[str]:
+    def _absences(self) -> Iterator[str]:
         named = self._settings.llama_server
-        for name in (name for name, program in programs.items() if not program):
+        for name in (name for name, program in self._programs.items() if not program):
             if named and name == "llamacpp":
                 yield f"engine {name} is not offered: llama_server in the settings is {named}, no program"
             else:

@@ -1,0 +1,88 @@
+"""What lives as long as the worker: the look at the machine every minute, and what is said of an order in the log."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+import structlog
+
+from llmgw.core import wire
+from llmgw.core.units import GIB, Bytes, LaunchId, NodeName, OrderId, Seconds
+from workers.tasks import InventoryWatch, bound
+
+NOW = wire.Inventory(
+    devices=(), cpu_count=2, memory_total=Bytes(8 * GIB), disk_total=Bytes(100 * GIB), disk_free=Bytes(50 * GIB)
+)
+
+
+@dataclass
+class Told:
+    """What the control plane would be told."""
+
+    registrations: int = 0
+    changes: int = 0
+
+    def register(self):
+        self.registrations += 1
+
+    def inventory_changed(self):
+        self.changes += 1
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+def with_free_disk(gib):
+    return msgspec.structs.replace(NOW, disk_free=Bytes(gib * GIB))
+
+
+def looking_at(told, *inventories):
+    watch = InventoryWatch(iter(inventories).__next__, told)
+    for _ in inventories:
+        watch.look()
+    return watch
+
+
+def test_the_first_look_is_followed_by_the_registration(told):
+    watch = looking_at(told, NOW)
+    assert (told.registrations, told.changes, watch.told) == (1, 0, NOW)
+
+
+def test_only_a_change_that_matters_is_told(told):
+    watch = looking_at(told, NOW, with_free_disk(49))
+    assert (told.changes, watch.told) == (0, NOW)
+    watch = looking_at(told, NOW, with_free_disk(40))
+    assert (told.changes, watch.told) == (1, with_free_disk(40))
+
+
+def test_many_small_changes_become_one_that_is_told(told):
+    looking_at(told, *(with_free_disk(50 - lost) for lost in range(8)))
+    assert told.changes == 1
+
+
+def test_a_look_that_fails_is_not_the_last(told, eventually):
+    looks = iter([ZeroDivisionError(), NOW, ZeroDivisionError(), with_free_disk(40)])
+
+    def collect():
+        found = next(looks, None) or with_free_disk(40)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    watch = InventoryWatch(collect, told, every=0.01)
+    watch.start()
+    eventually(lambda: told.changes)
+    watch.stop()
+    assert told.registrations == 1
+
+
+@pytest.mark.parametrize("kind", [wire.HelloOrder, wire.StopOrder])
+def test_what_is_logged_says_which_order_and_launch(kind):
+    facts = {"launch_id": LaunchId("l1")} if kind is wire.StopOrder else {}
+    order = kind(order_id=OrderId("o1"), node=NodeName("n1"), epoch=1, issued_at=Seconds(0.0), **facts)
+    with bound(order):
+        said = structlog.contextvars.get_contextvars()
+    assert said == {"node": "n1", "order_id": "o1", **facts}
+    assert not structlog.contextvars.get_contextvars()
