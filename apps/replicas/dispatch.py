@@ -99,7 +99,8 @@ def call_pass(by: str = BY_REQUEST, *, wait: float | None = None) -> bool:
 def _publish(task: str, queue: str, kwargs: dict[str, Any], **options: Any) -> bool:
     """Hand one message to the broker, once: what was not taken is found again by the next tick."""
     try:
-        current_app.send_task(task, kwargs=kwargs, queue=queue, retry=False, **options)
+        # Celery would write all of it into the headers once more, for people to read.
+        current_app.send_task(task, kwargs=kwargs, kwargsrepr="{…}", queue=queue, retry=False, **options)
     except OperationalError as away:
         log.warning("broker away, task not sent", task=task, queue=queue, error=str(away))
         return False

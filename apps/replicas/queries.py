@@ -16,12 +16,13 @@ from apps.nodes import queries as nodes
 from apps.replicas.models import PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core import wire
 from llmgw.core.lifecycle import LIVE, state_word
-from llmgw.core.units import LaunchId, ModelName, NodeName, ReplicaId, Seconds
+from llmgw.core.units import LaunchId, ModelName, NodeName, ReplicaId, Seconds, replica_id
 from llmgw.core.world import ClusterSnapshot, Replica, Shard, State, Stray
 
 PASSES: Final = 1
 """Key of the one `ReconcileRow`."""
 _LONGEST_ORDINAL: Final = 9
+_GOING: Final = frozenset({State.STOPPING, State.DRAINING})
 _STARTING: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING, State.LOADING})
 
 
@@ -31,6 +32,7 @@ class Seen:
 
     pk: int
     generation: int
+    refusals_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,16 @@ def view() -> View:
     """Look at everything that a pass needs, as of one moment, in seven queries."""
     with _one_moment():
         declared = list(catalog.declared())
-        rows = list(present().order_by("model_id", "ordinal"))
         shards, strays = _shards()
+        found = _replicas(shards)
         snapshot = ClusterSnapshot(
             nodes=nodes.nodes(),
             models=tuple(catalog.model_of(row) for row in declared),
-            replicas=tuple(replica_of(row, tuple(shards[row.pk])) for row in rows),
+            replicas=tuple(replica for replica, _ in found),
             strays=strays,
         )
-    return View(
-        snapshot,
-        {row.name: Seen(row.pk, row.generation) for row in rows},
-        {ModelName(row.name): row.pk for row in declared},
-    )
+    seen = {replica.id: seen for replica, seen in found}
+    return View(snapshot, seen, {ModelName(row.name): row.pk for row in declared})
 
 
 @contextmanager
@@ -78,52 +77,57 @@ def _one_moment() -> Iterator[None]:
         yield
 
 
-def present() -> QuerySet[ReplicaRow]:
-    """Return the slots that are not archived, with their models."""
-    return ReplicaRow.objects.filter(gone_at__isnull=True).select_related("model")
+# Whole rows would bring along much that no pass asks for: refusals, inventories, last lines.
+_SHARD: Final = ("replica_id", "launch_id", "node__name", "devices", "state", "rank")
+_REPLICA: Final = (
+    *("pk", "generation", "refusals_key", "model__name", "ordinal", "state", "profile", "fingerprint"),
+    *("attempt", "failures", "next_try_at"),
+)
 
 
 def _shards() -> tuple[Mapping[int, list[Shard]], tuple[Stray, ...]]:
     """Return the shards of present attempts by replica, and what is alive beside them."""
-    owned = ShardRow.objects.filter(replica__gone_at__isnull=True, attempt=F("replica__attempt"))
     by_replica: dict[int, list[Shard]] = defaultdict(list)
-    for row in owned.select_related("node").order_by("rank", "id"):
-        by_replica[row.replica_id or 0].append(shard_of(row))
+    owned = ShardRow.objects.filter(replica__gone_at__isnull=True, attempt=F("replica__attempt"))
+    for replica, launch, node, devices, state, rank in owned.order_by("rank", "id").values_list(*_SHARD):
+        shard = Shard(LaunchId(launch), NodeName(node), tuple(devices), State(state), rank)
+        by_replica[replica or 0].append(shard)
     known = {shard.launch_id for shards in by_replica.values() for shard in shards}
-    alive = ShardRow.objects.filter(state__in=LIVE).select_related("node").order_by("id")
-    return by_replica, tuple(_stray(row) for row in alive if row.launch_id not in known)
-
-
-def shard_of(row: ShardRow) -> Shard:
-    """Return a shard as a core value."""
-    return Shard(
-        launch_id=LaunchId(row.launch_id),
-        node=NodeName(row.node.name),
-        devices=tuple(row.devices),
-        state=State(row.state),
-        rank=row.rank,
+    alive = ShardRow.objects.filter(state__in=LIVE).order_by("id").values_list(*_SHARD)
+    strays = (
+        Stray(NodeName(node), LaunchId(launch), tuple(devices), stopping=state in _GOING)
+        for _, launch, node, devices, state, _ in alive
+        if launch not in known
     )
+    return by_replica, tuple(strays)
 
 
-def _stray(row: ShardRow) -> Stray:
-    told = row.state in (State.STOPPING, State.DRAINING)
-    return Stray(NodeName(row.node.name), LaunchId(row.launch_id), tuple(row.devices), stopping=told)
+def _replicas(shards: Mapping[int, Sequence[Shard]]) -> list[tuple[Replica, Seen]]:
+    """Return the slots that are not archived, each with what is needed to find it again unchanged."""
+    rows = ReplicaRow.objects.filter(gone_at__isnull=True).order_by("model_id", "ordinal").values_list(*_REPLICA)
+    return [
+        (
+            Replica(
+                id=replica_id(model, ordinal),
+                model=ModelName(model),
+                ordinal=ordinal,
+                state=State(state),
+                profile=profile or None,
+                fingerprint=fingerprint or None,
+                attempt=attempt,
+                failures=failures,
+                next_try_at=Seconds(next_try_at.timestamp()) if next_try_at else None,
+                shards=tuple(shards.get(pk, ())),
+            ),
+            Seen(pk, generation, key),
+        )
+        for pk, generation, key, model, ordinal, state, profile, fingerprint, attempt, failures, next_try_at in rows
+    ]
 
 
-def replica_of(row: ReplicaRow, shards: tuple[Shard, ...]) -> Replica:
-    """Return a replica as a core value."""
-    return Replica(
-        id=row.name,
-        model=ModelName(row.model.name),
-        ordinal=row.ordinal,
-        state=State(row.state),
-        profile=row.profile or None,
-        fingerprint=row.fingerprint or None,
-        attempt=row.attempt,
-        failures=row.failures,
-        next_try_at=Seconds(row.next_try_at.timestamp()) if row.next_try_at else None,
-        shards=shards,
-    )
+def present() -> QuerySet[ReplicaRow]:
+    """Return the slots that are not archived, with their models."""
+    return ReplicaRow.objects.filter(gone_at__isnull=True).select_related("model")
 
 
 # --- what waits ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from apps.replicas.actions.passes import (
     request_pass,
     take,
 )
-from apps.replicas.actions.planned import Pass, apply, keep_refusals
+from apps.replicas.actions.planned import Pass, apply
+from apps.replicas.actions.refused import keep_refusals
 from apps.replicas.actions.reports import record_report
 from apps.replicas.actions.retention import tidy
 

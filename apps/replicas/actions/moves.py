@@ -26,6 +26,7 @@ _FOLLOWING: Final = (
     "ready_at",
     "why",
     "refusals",
+    "refusals_key",
     "refused_in_pass",
     "gone_at",
 )

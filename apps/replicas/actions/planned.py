@@ -1,6 +1,6 @@
 """Carries out what a plan says, each action in a transaction of its own that is void if the world has moved."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import Q
 
+from apps.catalog.models import ModelRow
 from apps.nodes.models import NodeRow
-from apps.replicas import queries
 from apps.replicas.actions import orders, passes
 from apps.replicas.actions.moves import Moves, Raced, locked, present_shards, save
 from apps.replicas.actions.passes import Turn
@@ -110,7 +110,7 @@ def _begin_attempt(replica: ReplicaRow, action: plan.Start, now: datetime) -> No
     replica.attempt += 1
     replica.profile, replica.fingerprint = action.profile, action.fingerprint
     replica.next_try_at = replica.ready_at = replica.refused_in_pass = None
-    replica.refusals = []
+    replica.refusals, replica.refusals_key = [], ""
 
 
 def _new_shard(replica: ReplicaRow, node: str, devices: Iterable[str], rank: int, under: Pass) -> ShardRow:
@@ -133,7 +133,7 @@ def _new_shard(replica: ReplicaRow, node: str, devices: Iterable[str], rank: int
 
 def _new_slot(model: ModelName, ordinal: int, under: Pass) -> ReplicaRow:
     return ReplicaRow.objects.create(
-        model_id=under.view.models[model],
+        model=ModelRow(pk=under.view.models[model], name=model),
         ordinal=ordinal,
         state=State.QUEUED,
         state_since=under.now,
@@ -242,41 +242,3 @@ _VERBS: Final[Mapping[type[plan.Action], Callable[[Any, Pass], ReplicaRow | None
         plan.Archive: _archive,
     }
 )
-
-
-# --- refusals -----------------------------------------------------------------------------------------------------
-
-
-def keep_refusals(refused: Sequence[plan.RefusedReplica], under: Pass) -> list[dict[str, Any]]:
-    """Store on each slot why it has no place, where that is news; return the news, counted by code."""
-    if not refused:
-        return []
-    told = {each.replica: [plan.refused_to_json(no) for no in each.refusals] for each in refused}
-    with transaction.atomic():
-        models = {name.rpartition("/")[0] for name in told}
-        rows = {row.name: row for row in queries.present().filter(model__name__in=models)}
-        news = {name: rows[name] for name in told if name in rows and _is_news(rows[name].refusals, told[name])}
-        for name, row in news.items():
-            _keep(row, told[name], under)
-        passes.hold(under.turn, under.clock())
-    return [{"replica": name, "refusals": queries.grouped(told[name])} for name in news]
-
-
-def _is_news(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
-    return [_told(no) for no in before] != [_told(no) for no in after]
-
-
-def _told(no: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what makes a refusal another one: not how long there is still to wait."""
-    facts = {name: fact for name, fact in no["facts"].items() if name != "wait"}
-    return no["node"], no["profile"], no["code"], facts
-
-
-def _keep(row: ReplicaRow, told: list[dict[str, Any]], under: Pass) -> None:
-    why = row.why
-    if row.state == State.QUEUED:
-        why = "no place: " + ", ".join(f"{group['count']} × {group['code']}" for group in queries.grouped(told))
-    # By compare-and-set: whoever has moved the slot meanwhile has better news.
-    ReplicaRow.objects.filter(pk=row.pk, generation=row.generation).update(
-        refusals=told, refused_in_pass=under.turn.token, why=why[:500], generation=row.generation + 1
-    )
