@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -40,22 +39,10 @@ class Control:
 
 
 def _answer() -> None:
-    """Add the verbs and the timings that benchmarks need to what the scenarios' observer answers."""
-    from tests.scenarios import observer  # sets Django up
-
-    from apps.audit.actions import Actor
-    from apps.catalog import actions as catalog
+    """Add the timings that benchmarks need to what the scenarios' observer answers and does."""
     from apps.gateway.models import PublicationRow
     from apps.replicas.models import OrderRow, ShardRow
-    from llmgw.core.validation import model_from_document
-
-    by = Actor("bench", "cli")
-
-    def declare(document: dict[str, Any]) -> str:
-        return repr(catalog.declare(model_from_document(document), by=by, now=datetime.now(UTC)))
-
-    def retire(name: str) -> bool:
-        return bool(catalog.retire(name, by=by, now=datetime.now(UTC), reason="measured"))
+    from tests.scenarios import observer  # sets Django up
 
     def timings(name: str) -> dict[str, float]:
         """Return the moments of a model's only launch, in Unix seconds."""
@@ -72,7 +59,7 @@ def _answer() -> None:
             "published": PublicationRow.objects.get().published_at.timestamp(),
         }
 
-    observer.QUESTIONS.update(declare=declare, retire=retire, timings=timings)
+    observer.QUESTIONS["timings"] = timings
     observer.main()
 
 

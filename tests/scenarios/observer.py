@@ -6,18 +6,31 @@ Runs as `python -m tests.scenarios.observer`: a test asks often, and starting Dj
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import django
 
+from llmgw import celery, logs  # noqa: F401  # celery: names the app that tasks are sent by
+
 django.setup()
+logs.configure("observer")
 
-from django.db import connection  # noqa: E402  # after setup
+from django.conf import settings  # noqa: E402  # after setup
+from django.db import connection  # noqa: E402
+from redis import Redis  # noqa: E402
 
+from apps.audit.actions import Actor  # noqa: E402
 from apps.audit.models import AuditRow  # noqa: E402
+from apps.catalog import actions as catalog  # noqa: E402
 from apps.catalog.models import ModelRow  # noqa: E402
 from apps.nodes.models import NodeRow, NodeTransitionRow, ReportCountRow  # noqa: E402
 from apps.replicas.models import OrderRow, PassRow, ReplicaRow, ShardRow, TransitionRow  # noqa: E402
+from llmgw.core import wire  # noqa: E402
+from llmgw.core.validation import model_from_document  # noqa: E402
+from llmgw.core.wanted import Model  # noqa: E402
+
+BY = Actor("scenario", "cli")
 
 
 def replicas(model: str) -> list[dict[str, Any]]:
@@ -69,6 +82,11 @@ def node_transitions(name: str) -> list[str]:
     return [row.after for row in NodeTransitionRow.objects.filter(node__name=name)]
 
 
+def last_tick() -> int:
+    """Return the number of the last tick that was sent."""
+    return int(Redis.from_url(settings.REDIS_URL).get(wire.TICK_KEY) or 0)
+
+
 def report_counts(name: str) -> dict[str, int]:
     """How many reports of a node had which outcome."""
     return dict(ReportCountRow.objects.filter(node_name=name).values_list("outcome", "count"))
@@ -86,12 +104,24 @@ def model_source(name: str) -> str:
 
 def audit(verb: str) -> list[dict[str, Any]]:
     """The audit rows of one verb."""
-    return list(AuditRow.objects.filter(verb=verb).values("actor", "door", "object_id", "reason"))
+    fields = ("actor", "door", "object_id", "reason")
+    return [{f: getattr(row, f) for f in fields} for row in AuditRow.objects.filter(verb=verb)]
+
+
+def declare(document: dict[str, Any]) -> str:
+    """Declare a model at once, where starting `manage.py apply` would take a second."""
+    model = model_from_document(document)
+    assert isinstance(model, Model), model
+    return repr(catalog.declare(model, by=BY, now=datetime.now(UTC)))
+
+
+def retire(name: str) -> bool:
+    """Retire a model at once."""
+    return catalog.retire(name, by=BY, now=datetime.now(UTC), reason="the test is over")
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (replicas, shards, transitions, orders, node, node_transitions, report_counts, passes, audit, model_source)
+    name: value for name, value in globals().items() if getattr(value, "__module__", "") == __name__ and callable(value)
 }
 
 

@@ -31,8 +31,7 @@ def test_one_engine_whatever_the_moment_of_death(
     eventually(lambda: cluster.chat(name).status_code == 200, f"{name} is routed", 5)
     assert [p.pid for p in cluster.engines(launch["launch_id"])] == [launch["pid"]]
     assert len(cluster.ask("shards", name)) == 1
-    cluster.manage("models", "retire", name, "--reason", "the test is over")
-    cluster.wait_for(name)
+    cluster.retire(name)
 
 
 def send_again(cluster: Cluster, launch_id: str) -> None:

@@ -77,7 +77,7 @@ def test_a_model_deleted_while_its_node_is_away_is_stopped_when_it_returns(clust
     (launch,) = cluster.ask("shards", "forgotten")
     cluster.stop("n1")
     cluster.wait_for_node("n1", "lost")
-    cluster.manage("models", "retire", "forgotten", "--reason", "not wanted any more")
+    cluster.ask("retire", "forgotten")
     assert len(cluster.engines(launch["launch_id"])) == 1, "nobody is there to stop it"
     cluster.start_node()
     cluster.wait_for_node("n1")
