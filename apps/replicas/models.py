@@ -34,7 +34,7 @@ class ReplicaRow(models.Model):
     refusals = models.JSONField(default=list)
     """What the last pass that looked for a place found: `[{"node", "profile", "code", "text", "cure", "facts"}]`."""
     refusals_key = models.CharField(max_length=16, blank=True)
-    """Digest of the refusals without what only the clock changes: whether there is news is seen without reading them."""
+    """Digest of the refusals without what the clock alone changes: tells news without reading them."""
     refused_in_pass = models.BigIntegerField(null=True)
     created_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True, db_index=True)

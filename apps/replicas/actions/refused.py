@@ -28,9 +28,8 @@ def keep_refusals(refused: Sequence[RefusedReplica], under: Pass) -> list[dict[s
         return []
     with transaction.atomic():
         rows = queries.present().filter(model__name__in={name.rpartition("/")[0] for name in news})
-        kept = [
-            _keep(row, news[row.name], keys[id(news[row.name].refusals)], under) for row in rows if row.name in news
-        ]
+        found = [(row, news[row.name]) for row in rows if row.name in news]
+        kept = [_keep(row, each, keys[id(each.refusals)], under) for row, each in found]
         passes.hold(under.turn, under.clock())
     return [told for told in kept if told]
 
