@@ -238,12 +238,16 @@ def serve(params: Any) -> NoReturn:
     except RuntimeError:
         # llama.cpp has printed the cause.
         sys.exit(LOAD_FAILED)
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    # Any of the server's threads may be handed the signal, and only this one may act on it: the pipe wakes it.
+    signal.set_wakeup_fd(tell)
     for number in (signal.SIGTERM, signal.SIGINT):
-        # A server that is taken down in order waits for its open streams; whoever ends this one has waited before.
-        signal.signal(number, lambda *_: os._exit(0))
+        signal.signal(number, lambda *_: None)
     sys.stderr.write(f"llama-server (xllamacpp): listening on {server.listening_address}\n")
-    while True:
-        signal.pause()
+    os.read(told, 1)
+    # A server that is taken down in order waits for its open streams; whoever ends this one has waited before.
+    os._exit(0)
 
 
 def version() -> str:

@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -137,7 +137,13 @@ def look(port):
 
 def ask(port, **more):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    body = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more}
+    body = {
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 4,
+        "temperature": 0,
+        "ignore_eos": True,
+        **more,
+    }
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
     return connection, connection.getresponse()
 
@@ -175,11 +181,30 @@ def test_it_counts_for_metrics(real):
     assert b"llamacpp:requests_processing" in probe.ask("127.0.0.1", real[0], "/metrics", 5).body
 
 
+@contextmanager
+def serving_until(said):
+    """Start a server, and lend it once it has said this."""
+    argv = [*RUN, *our_arguments(free_port(), WEIGHTS)]
+    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        assert any(said in line for line in server.stderr)
+        yield server
+    finally:
+        server.kill()
+        server.communicate()
+
+
 @needs_weights
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_at_once_when_told(number, eventually):
-    port = free_port()
-    server = subprocess.Popen([*RUN, *our_arguments(port, WEIGHTS)], stderr=subprocess.DEVNULL)
-    eventually(lambda: look(port) is Readiness.READY, timeout=60)
-    server.send_signal(number)
-    assert server.wait(5) == 0
+def test_it_ends_at_once_when_told(number):
+    with serving_until("llama-server (xllamacpp): listening on") as server:
+        server.send_signal(number)
+        assert server.wait(5) == 0
+
+
+@needs_weights
+def test_it_ends_at_once_while_it_loads():
+    with serving_until("loading model") as server:
+        server.terminate()
+        assert server.wait(5) in {0, -signal.SIGTERM}
