@@ -87,11 +87,9 @@ class Cluster:
 
     def start_valkey(self) -> None:
         """Start the Redis-compatible server on its data of before."""
-        self.start(
-            "valkey",
-            f"{get_binary_path()} --bind 127.0.0.1 --port {self.redis_port} --appendonly yes".split()
-            + ["--save", "", "--dir", str(self.folder / "valkey")],
-        )
+        how = f"--bind 127.0.0.1 --port {self.redis_port} --appendonly yes".split()
+        where = ["--save", "", "--dir", str(self.folder / "valkey")]
+        self.start("valkey", [str(get_binary_path()), *how, *where])
         eventually(lambda: _accepts(self.redis_port), "valkey listens")
 
     def start_control(self) -> None:
@@ -116,13 +114,8 @@ class Cluster:
 
     def start_router(self) -> None:
         """Start the router."""
-        self.start(
-            "router",
-            [
-                *f"{PYTHON} -m llmgw.router.cli run --listen 127.0.0.1:{self.router_port} --redis".split(),
-                self.redis_url,
-            ],
-        )
+        how = f"run --redis {self.redis_url} --listen 127.0.0.1:{self.router_port}".split()
+        self.start("router", [PYTHON, "-m", "llmgw.router.cli", *how])
         eventually(lambda: _accepts(self.router_port), "the router listens")
 
     def start_node(self, name: str = "n1", *, die_at: str = "", **settings: Any) -> subprocess.Popen[bytes]:
