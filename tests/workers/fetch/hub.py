@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -125,4 +126,5 @@ def send_bytes(hub, request):
         return
     if hub.held:
         hub.held.wait(20)
-    request.wfile.write(rest[-1:])
+    with suppress(ConnectionError):  # who gave up is not there any more
+        request.wfile.write(rest[-1:])
