@@ -1,5 +1,6 @@
 """Sends what is written in the outbox; a broker that is away costs a moment and loses nothing."""
 
+import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -7,7 +8,7 @@ from typing import Any, Final
 import structlog
 from celery import current_app
 from django.conf import settings
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from kombu.exceptions import OperationalError
 
 from apps.nodes.models import NodeRow
@@ -86,8 +87,8 @@ def _send_all(orders: Iterable[OrderRow], now: datetime) -> int:
 
 def expire_overtaken(now: datetime) -> None:
     """Take back orders about launches that have ended; a stop of one that is only given up as lost goes, too."""
-    ended = ShardRow.objects.filter(state__in=AT_REST).values("launch_id")
-    overtaken = OrderRow.objects.filter(state__in=OPEN, kind__in=("launch", "stop"), launch_id__in=ended)
+    ended = ShardRow.objects.filter(launch_id=OuterRef("launch_id"), state__in=AT_REST)
+    overtaken = OrderRow.objects.filter(Exists(ended), state__in=OPEN, kind__in=("launch", "stop"))
     overtaken.update(state=OrderState.EXPIRED, answered_at=now, next_send_at=None)
 
 
@@ -96,12 +97,31 @@ def call_pass(by: str = BY_REQUEST, *, wait: float | None = None) -> bool:
     return _publish(RECONCILE_TASK, wire.CONTROL_QUEUE, {"by": by}, countdown=wait)
 
 
+class _Outage:
+    """Remembers for a second that the broker was away, so that a hundred orders do not wait for it one by one."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+
+    def begins(self) -> None:
+        self.until = time.monotonic() + _BROKER_AWAY_S
+
+    def lasts(self) -> bool:
+        return time.monotonic() < self.until
+
+
+outage = _Outage()
+
+
 def _publish(task: str, queue: str, kwargs: dict[str, Any], **options: Any) -> bool:
     """Hand one message to the broker, once: what was not taken is found again by the next tick."""
+    if outage.lasts():
+        return False
     try:
         # Celery would write all of it into the headers once more, for people to read.
         current_app.send_task(task, kwargs=kwargs, kwargsrepr="{…}", queue=queue, retry=False, **options)
     except OperationalError as away:
         log.warning("broker away, task not sent", task=task, queue=queue, error=str(away))
+        outage.begins()
         return False
     return True

@@ -13,7 +13,7 @@ from apps.audit.actions import Actor
 from apps.replicas import actions, dispatch, queries
 from apps.replicas.actions import NewId, Overtaken, Pass, Turn
 from llmgw import telemetry
-from llmgw.core.plan import Action, Archive, Drain, Lose, Plan, Stop, plan
+from llmgw.core.plan import Action, Plan, plan
 from llmgw.core.refusals import WaitingForRetry
 from llmgw.core.units import Seconds
 
@@ -23,8 +23,6 @@ MOST_IN_A_ROW: Final = 5
 """More than these would keep the worker from its reports; another task runs the rest."""
 _BREATH_S: Final = 1.0
 _MARGIN_S: Final = 0.02
-# These leave a slot at rest, or devices free, at once. Nobody will report that, so another pass has to look.
-_LEAD_ON: Final = (Archive, Drain, Lose, Stop)
 
 log = structlog.get_logger(__name__)
 
@@ -47,11 +45,6 @@ class PassResult:
     def is_kept(self) -> bool:
         """Tell whether it did something, or refused something new."""
         return bool(self.done or self.news or self.lost_races)
-
-    @property
-    def leads_on(self) -> bool:
-        """Tell whether what it did, or could not do, asks for another look."""
-        return bool(self.lost_races) or any(isinstance(action, _LEAD_ON) for action in self.done)
 
     @property
     def shortest_wait(self) -> float | None:
@@ -99,7 +92,7 @@ def _one_pass(turn: Turn, by: Actor, clock: Clock, ids: NewId) -> PassResult:
         with traced:
             _carry_out(result, under)
         result.duration_ms = (clock() - now).total_seconds() * 1000
-        actions.finish(turn, kept=_row(result, by, now), again=result.leads_on, looked_at=now, now=clock())
+        actions.finish(turn, kept=_row(result, by, now), again=bool(result.lost_races), looked_at=now, now=clock())
     except Overtaken:
         result.overtaken = True
         log.warning("another worker has taken the passes over", token=turn.token)

@@ -77,9 +77,11 @@ def forget(launch_id: str, node: NodeRow, *, order_id: str, now: datetime) -> Or
 
 
 def hello(node: NodeRow, *, order_id: str, now: datetime) -> OrderRow | None:
-    """Ask a node to take its epoch and to register again, unless it was asked and has not answered yet."""
-    if _open().filter(node=node, kind="hello").exists():
+    """Ask a node to take its epoch and to register again, unless it was asked just that and has not answered yet."""
+    asked = _open().filter(node=node, kind="hello")
+    if any(order.payload["epoch"] == node.epoch for order in asked):
         return None
+    asked.update(state=OrderState.EXPIRED, answered_at=now, next_send_at=None)
     return _order(wire.HelloOrder(**_head(node, order_id, now)), node, now)
 
 

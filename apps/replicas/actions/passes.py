@@ -73,6 +73,8 @@ def take(holder: str, now: datetime) -> Turn | None:
     """Begin a pass, if one is wanted and nobody else is at it."""
     free = Q(holder="") | Q(holder=holder) | Q(held_until__lt=now)
     wanted = ReconcileRow.objects.filter(free, requested__gt=F("done"), **_ROW)
+    if not wanted.exists():  # reading first keeps a thousand idle calls out of each other's way
+        return None
     with transaction.atomic():
         if not wanted.update(holder=holder, held_until=now + HELD, token=F("token") + 1):
             return None

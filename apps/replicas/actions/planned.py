@@ -18,6 +18,7 @@ from apps.replicas.actions.moves import Moves, Raced, locked, present_shards, sa
 from apps.replicas.actions.passes import Turn
 from apps.replicas.models import ReplicaRow, ShardRow
 from apps.replicas.queries import View
+from llmgw import telemetry
 from llmgw.core import lifecycle, plan
 from llmgw.core.lifecycle import AT_REST, LIVE, Happened, NotAllowed
 from llmgw.core.units import ModelName, ReplicaId
@@ -127,6 +128,7 @@ def _new_shard(replica: ReplicaRow, node: str, devices: Iterable[str], rank: int
         profile=replica.profile,
         state=State.QUEUED,
         state_since=under.now,
+        trace=telemetry.current_traceparent(),
         created_at=under.now,
     )
 

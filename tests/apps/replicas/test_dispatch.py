@@ -20,7 +20,7 @@ from apps.replicas.models import OrderRow
 from llmgw.core import wire
 from llmgw.core.world import NodeState, State
 from tests.apps.replicas.world import ALICE
-from tests.builders import a_model
+from tests.builders import a_cpu, a_model
 from tests.servers import free_port
 
 
@@ -50,6 +50,7 @@ def broker(url):
 def _connect(app, url):
     app.conf.broker_url = url
     app.amqp._producer_pool = app._pool = None
+    dispatch.outage.until = 0.0
 
 
 @pytest.fixture
@@ -222,6 +223,15 @@ def test_a_broker_that_hangs_is_given_up(world):
             begun = time.monotonic()
             assert not dispatch.call_pass()
             assert time.monotonic() - begun < 25
+
+
+def test_many_orders_do_not_wait_for_an_absent_broker_one_by_one(world):
+    world.node(devices=(a_cpu(slots=20),))
+    world.declare(a_model(replicas=20))
+    with broker(f"redis://127.0.0.1:{free_port()}/0"):
+        world.passes()
+    assert OrderRow.objects.filter(kind="launch", state="pending").count() == 20
+    assert dispatch.resend_due(world.now + timedelta(seconds=10)) == 20
 
 
 def test_the_first_that_cannot_be_sent_ends_the_round(world):

@@ -10,7 +10,7 @@ from apps.replicas import actions, queries, reconcile
 from apps.replicas.actions import passes as turns
 from apps.replicas.models import OrderRow, PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core.lifecycle import Happened, NotAllowed
-from llmgw.core.plan import Plan, RefusedReplica
+from llmgw.core.plan import RefusedReplica
 from llmgw.core.units import replica_id
 from llmgw.core.world import NodeState, State
 from tests.apps.replicas.world import ALICE
@@ -334,11 +334,6 @@ def test_a_slot_that_somebody_else_opened_is_not_opened_twice(world):
     with pytest.raises(actions.Overtaken):
         actions.keep_refusals((RefusedReplica(replica_id("smollm2", 1), ()),), late.under)
     assert ShardRow.objects.count() == 1
-
-
-@pytest.mark.parametrize(("result", "leads_on"), [({}, False), ({"lost_races": 1}, True)])
-def test_lost_races_ask_for_another_look(result, leads_on):
-    assert reconcile.PassResult(1, Plan(), **result).leads_on is leads_on
 
 
 def test_a_request_counts_only_if_its_change_is_kept(world):

@@ -148,6 +148,16 @@ def test_a_report_of_an_older_epoch_is_ignored_counted_and_answered_with_hello(w
     assert len(placed.hellos()) == hellos + 1, "it was asked already"
 
 
+def test_a_hello_of_an_epoch_that_has_passed_is_replaced(world, placed):
+    world.report(placed.shard_report(epoch=placed.epoch - 1))
+    stale = placed.hellos()[-1]
+    NodeRow.objects.update(epoch=placed.epoch + 5)
+    world.report(placed.shard_report(epoch=placed.epoch - 1))
+    stale.refresh_from_db()
+    assert stale.state == "expired"
+    assert placed.hellos()[-1].payload["epoch"] == placed.epoch + 5
+
+
 def test_another_machine_under_the_same_name_is_not_believed(world, placed):
     impostor = Teller(world, "n1", instance="another-folder")
     impostor.epoch = placed.epoch
