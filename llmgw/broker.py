@@ -1,5 +1,6 @@
 """How every Celery app of ours talks through Redis, and comes back soon after Redis was away."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 from celery.app.amqp import AMQP
@@ -16,6 +17,15 @@ class PatientConnection(Connection):
         """Connect, however long it takes."""
         patience = {"interval_start": FIRST_RETRY_S, "interval_step": 0.25, "interval_max": LONGEST_RETRY_S}
         return super().ensure_connection(*args, **{**patience, **how})
+
+    def maybe_close_channel(self, channel: Any) -> None:
+        """Close a channel, whatever state it is in.
+
+        A lost channel that still holds unacknowledged tasks wants to give them back, over a connection that it has no
+        more: kombu 5.7 falls over that, and takes the worker with it. The tasks come back by the visibility time-out.
+        """
+        with suppress(AttributeError):
+            super().maybe_close_channel(channel)
 
 
 class Amqp(AMQP):
