@@ -192,13 +192,13 @@ def _record_status(status: ShardStatus, this: _Report) -> None:
         _take_steps(status, shard, this)
         _settle(status, shard, this)
         _keep_failure(status, shard)
-    if status.state in AT_REST:
-        orders.forget(status.launch_id, this.node, order_id=this.new_id(), now=this.now)
+        _let_forget(status, this)
 
 
 def _meet(status: ShardStatus, this: _Report) -> None:
     """Write down a launch that nobody here ordered; the next pass has it stopped."""
     if status.state in AT_REST:
+        _let_forget(status, this)
         return
     stray = ShardRow(
         node=this.node,
@@ -215,6 +215,12 @@ def _meet(status: ShardStatus, this: _Report) -> None:
     _take_facts(status, stray)
     stray.save()
     request_pass()
+
+
+def _let_forget(status: ShardStatus, this: _Report) -> None:
+    """Tell the node that the end of a launch is kept here."""
+    if status.state in AT_REST:
+        orders.forget(status.launch_id, this.node, order_id=this.new_id(), now=this.now)
 
 
 def _take_facts(status: ShardStatus, shard: ShardRow) -> None:

@@ -127,6 +127,14 @@ def test_an_older_report_that_comes_later_changes_nothing(world, placed):
     assert counted("stale-seq") == 1
 
 
+def test_an_end_that_was_told_before_the_last_news_lets_nothing_be_forgotten(world, placed):
+    launch = world.shard().launch_id
+    older = placed.shard_report(placed.status(launch, State.FAILED, Happened.FAILED))
+    placed.tell(launch, State.READY)
+    world.report(older)
+    assert not orders("forget").exists()
+
+
 def test_an_older_report_about_another_launch_still_counts(world):
     node = world.node()
     world.declare(a_model(replicas=2))
