@@ -21,7 +21,9 @@ def _kept(name: str) -> str:
 
 # --- security ----------------------------------------------------------------------------------------------------
 # `manage.py up` keeps one in the state folder, production gives its own.
-SECRET_KEY = env.str("LLMGW_SECRET_KEY", default=_kept("secret_key")) or "unsafe-only-for-commands-that-sign-nothing"
+SECRET_KEY = (
+    env.str("LLMGW_SECRET_KEY", default="") or _kept("secret_key") or "unsafe-only-for-commands-that-sign-nothing"
+)
 DEBUG = env.bool("LLMGW_DEBUG", default=False)
 ALLOWED_HOSTS = env.list("LLMGW_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("LLMGW_TRUSTED_ORIGINS", default=[])
@@ -90,7 +92,8 @@ WHITENOISE_AUTOREFRESH = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- database ----------------------------------------------------------------------------------------------------
-DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{STATE_DIR}/llmgw.sqlite3")}
+_DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{STATE_DIR}/llmgw.sqlite3"
+DATABASES = {"default": env.db_url_config(_DATABASE_URL)}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # WAL lets readers go on while one writes; an immediate transaction waits for its turn at its beginning, where
     # the busy time-out holds, instead of failing in its middle.
@@ -104,7 +107,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 # --- Redis and Celery --------------------------------------------------------------------------------------------
-REDIS_URL = env.str("REDIS_URL", default=_kept("redis_url") or "redis://127.0.0.1:6379/0")
+REDIS_URL = env.str("REDIS_URL", default="") or _kept("redis_url") or "redis://127.0.0.1:6379/0"
 
 # --- llmgw -------------------------------------------------------------------------------------------------------
 LLMGW_HEARTBEAT_S = env.float("LLMGW_HEARTBEAT_S", default=2.0)

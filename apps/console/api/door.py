@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.audit.actions import plain
 from apps.console.api.authentication import need
 from apps.console.api.problems import Stop
 
@@ -42,7 +43,7 @@ class Door(APIView):
 
 
 def _check_parameter(name: str, values: list[str], known: tuple[str, ...]) -> None:
-    told = "".join(letter if letter.isprintable() else "�" for letter in name[:80])
+    told = plain(name)
     if name not in known:
         says = f"known here: {', '.join(known)}" if known else "none is known here"
         raise Stop(400, "parameter.unknown", f"there is no parameter `{told}`; {says}")
@@ -115,7 +116,7 @@ def reason_of(request: Request, *, needed: bool = False) -> str:
     """Return why: from the body, or from the parameter where there is none."""
     body = request.data if isinstance(request.data, dict) else {}
     if unknown := sorted(set(map(str, body)) - {REASON}):
-        raise Stop(422, "key.unknown", f"there is no key `{unknown[0][:64]}` here; known: {REASON}")
+        raise Stop(422, "key.unknown", f"there is no key `{plain(unknown[0])}` here; known: {REASON}")
     return checked_reason(body.get(REASON, request.query_params.get(REASON, "")), needed=needed)
 
 

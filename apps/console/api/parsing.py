@@ -45,6 +45,7 @@ def read(body: bytes) -> Any:
     except ValueError as wrong:  # no JSON, no UTF-8, or a number of thousands of digits
         raise ParseError(f"the body is no JSON: {wrong}") from None
     _check_depth(document)
+    _check_texts(document)
     return document
 
 
@@ -67,6 +68,14 @@ def _check_depth(document: Any) -> None:
         if not level:
             return
     raise ParseError(f"the body is nested deeper than {MOST_DEEP} levels")
+
+
+def _check_texts(document: Any) -> None:
+    """Refuse halves of surrogate pairs, which JSON can escape and nobody can store or send."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ParseError("the body holds a text that is no Unicode: half of a surrogate pair") from None
 
 
 def _children(one: Any) -> list[Any]:

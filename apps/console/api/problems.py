@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from apps.audit.actions import plain
 from llmgw.core.wanted import Problem
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -67,8 +68,7 @@ class Stop(Exception):
 
 def not_found(what: str, name: str) -> Stop:
     """Say that there is no such thing, by the name it was asked for."""
-    told = "".join(letter if letter.isprintable() else "�" for letter in name[:80])
-    return Stop(404, f"{what}.unknown", f"there is no {what} {told}")
+    return Stop(404, f"{what}.unknown", f"there is no {what} {plain(name)}")
 
 
 def invalid(problems: Iterable[Problem], below: str = "") -> Stop:

@@ -6,8 +6,10 @@ import msgspec
 
 from apps.audit.actions import Actor
 from apps.catalog import actions as catalog
+from apps.catalog import queries
+from apps.catalog.models import ModelRow, ProfileRow
 from apps.nodes import actions as nodes
-from apps.nodes.models import NodeRow
+from apps.nodes.models import DeviceRow, NodeRow
 from apps.replicas.models import OrderRow, PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core import refusals, validation, wire
 from llmgw.core.lifecycle import Happened
@@ -28,8 +30,9 @@ def a_document(name="smollm2", **given):
 
 
 def declared(name="smollm2", now=NOON, **given):
-    model = validation.model_from_document(a_document(name, **given))
-    return catalog.declare(model, by=ANNA, now=now).row
+    done = catalog.declare(model(name, **given), by=ANNA, now=now)
+    assert isinstance(done, catalog.Declared), done
+    return done.row
 
 
 def gpu(index, *, unhealthy=None, kind="h100-80g"):
@@ -137,7 +140,7 @@ OUT_OF_MEMORY = msgspec.to_builtins(
         "out-of-memory",
         "the engine asked for more memory than gpu02 has free: use a smaller context length",
         exit_code=1,
-        tail=tuple(f"llama_model_load: line {i}" for i in range(12)) + ("ggml_backend_alloc: failed to allocate",),
+        tail=(*(f"llama_model_load: line {i}" for i in range(12)), "ggml_backend_alloc: failed to allocate"),
     )
 )
 
@@ -148,6 +151,14 @@ def refused(*nos, profile="tp4"):
 
 def everything(now=NOON):
     """Nodes and replicas in every state that a page has to say something about."""
+    gpu01, gpu02, laptop = _machines(now)
+    _serving(declared(replicas=2, aliases=["gpt-demo"], now=now), gpu01, laptop, now)
+    _half_placed(gpu01, gpu02, now)
+    _failing(declared("phi-mini", now=now), laptop, now)
+    _work(gpu01, now)
+
+
+def _machines(now):
     gpu01 = joined("gpu01", *[gpu(i) for i in range(8)], CPU, now=now)
     gpu02 = joined(
         "gpu02",
@@ -159,67 +170,60 @@ def everything(now=NOON):
     nodes.cordon("gpu03", by=ANNA, now=now, reason="new power supply")
     joined("gpu04", CPU, state=NodeState.UNREACHABLE, now=now)
     joined("gpu05", CPU, state=NodeState.LOST, now=now)
-    laptop = joined("laptop", CPU, now=now, problems=("no NVIDIA driver: nvidia-smi not found",))
     blank("newcomer", now - timedelta(minutes=5))
-    smol = declared(replicas=2, aliases=["gpt-demo"], now=now)
-    llama = declared(
-        "llama-70b",
-        replicas=3,
-        priority=50,
-        now=now,
-        source={"uri": "hf://meta/llama-70b-gguf/llama-70b-Q4_K_M.gguf", "size": 42 * GIB},
-        profiles=[
-            {
-                "name": "tp4",
-                "engine": "llamacpp",
-                "device_classes": ["h100-80g"],
-                "devices": 4,
-                "tensor_parallel": 4,
-                "context_length": 131072,
-                "arguments": ["--flash-attn"],
-            }
-        ],
-    )
-    phi = declared("phi-mini", now=now)
+    return gpu01, gpu02, joined("laptop", CPU, now=now, problems=("no NVIDIA driver: nvidia-smi not found",))
+
+
+def _serving(smol, gpu01, laptop, now):
     for ordinal, node in ((1, gpu01), (2, laptop)):
         ready = replica(smol, ordinal, State.READY, now, profile="cpu", attempt=1, ready_at=now)
         shard(ready, node, now=now, tail=["main: server is listening"])
         _moved(ready, State.LOADING, State.READY, now)
+
+
+BIG = {
+    "replicas": 3,
+    "priority": 50,
+    "source": {"uri": "hf://meta/llama-70b-gguf/llama-70b-Q4_K_M.gguf", "size": 42 * GIB},
+    "profiles": [
+        {
+            "name": "tp4",
+            "engine": "llamacpp",
+            "device_classes": ["h100-80g"],
+            "devices": 4,
+            "tensor_parallel": 4,
+            "context_length": 131072,
+            "arguments": ["--flash-attn"],
+        }
+    ],
+}
+
+
+def _half_placed(gpu01, gpu02, now):
+    """One replica at its second start, one that loads, one without a place."""
+    llama = declared("llama-70b", now=now, **BIG)
     big = replica(llama, 1, State.READY, now, profile="tp4", attempt=2, ready_at=now, restarts=1)
     shard(big, gpu02, attempt=1, state=State.FAILED, failure=OUT_OF_MEMORY, devices=("GPU-0", "GPU-1"), now=now)
     shard(big, gpu01, attempt=2, devices=("GPU-0", "GPU-1", "GPU-2", "GPU-3"), now=now)
     loading = replica(llama, 2, State.LOADING, now, profile="tp4", attempt=1)
     shard(loading, gpu01, state=State.LOADING, devices=("GPU-4", "GPU-5", "GPU-6", "GPU-7"), now=now)
-    replica(
-        llama,
-        3,
-        now=now,
-        refused_in_pass=7,
-        why="there is no place for it",
-        refusals=refused(
-            ("gpu01", refusals.DeviceClaimed("GPU-0", 1, ("llama-70b/1",))),
-            ("gpu02", refusals.DeviceUnhealthy("GPU-3", "fell off the bus (Xid 79)")),
-            ("gpu03", refusals.NodeCordoned(NodeName("gpu03"))),
-            ("gpu04", refusals.NodeUnreachable(NodeName("gpu04"))),
-            ("laptop", refusals.ClassMismatch(("h100-80g",), ("cpu",))),
-        ),
+    nos = refused(
+        ("gpu01", refusals.DeviceClaimed("GPU-0", 1, ("llama-70b/1",))),
+        ("gpu02", refusals.DeviceUnhealthy("GPU-3", "fell off the bus (Xid 79)")),
+        ("gpu03", refusals.NodeCordoned(NodeName("gpu03"))),
+        ("gpu04", refusals.NodeUnreachable(NodeName("gpu04"))),
+        ("laptop", refusals.ClassMismatch(("h100-80g",), ("cpu",))),
     )
-    failing = replica(
-        phi,
-        1,
-        State.FAILED,
-        now,
-        profile="cpu",
-        attempt=4,
-        failures=4,
-        restarts=3,
-        next_try_at=now + timedelta(seconds=8),
-        why="out-of-memory on laptop",
-    )
+    replica(llama, 3, now=now, refused_in_pass=7, why="there is no place for it", refusals=nos)
+
+
+def _failing(phi, laptop, now):
+    soon = now + timedelta(seconds=8)
+    told = {"attempt": 4, "failures": 4, "restarts": 3, "next_try_at": soon, "why": "out-of-memory on laptop"}
+    failing = replica(phi, 1, State.FAILED, now, profile="cpu", **told)
     for attempt in range(1, 5):
         shard(failing, laptop, attempt=attempt, state=State.FAILED, failure=OUT_OF_MEMORY, now=now)
     _moved(failing, State.LOADING, State.FAILED, now)
-    _work(gpu01, now)
 
 
 def _moved(row, before, after, now):
@@ -277,12 +281,36 @@ def _work(node, now):
 
 
 def many(count, now=NOON):
-    """So many nodes, models and replicas, all well."""
-    from django.db import transaction
+    """So many nodes, models and replicas, all well; written at once, since only their number matters."""
+    indexes = range(count)
+    rows = NodeRow.objects.bulk_create(
+        NodeRow(name=f"node{i:03}", address="10.0.0.5", state=NodeState.READY, state_since=now, last_heard_at=now)
+        for i in indexes
+    )
+    DeviceRow.objects.bulk_create(
+        DeviceRow(node=row, device_id="cpu", kind="cpu", device_class="cpu", memory=64 * GIB, slots=2) for row in rows
+    )
+    models = ModelRow.objects.bulk_create(
+        ModelRow(name=f"model{i:03}", source_uri="file:///w/x.gguf", created_at=now, changed_at=now) for i in indexes
+    )
+    ProfileRow.objects.bulk_create(
+        ProfileRow(model=model, name="cpu", engine="llamacpp", device_classes=["cpu"]) for model in models
+    )
+    ready = {"state": State.READY, "state_since": now, "created_at": now, "attempt": 1, "profile": "cpu"}
+    replicas = ReplicaRow.objects.bulk_create(ReplicaRow(model=model, ordinal=1, **ready) for model in models)
+    ShardRow.objects.bulk_create(
+        ShardRow(replica=replica, node=row, launch_id=f"launch-{row.name}", devices=["cpu"], port=31000, **ready)
+        for replica, row in zip(replicas, rows, strict=True)
+    )
 
-    with transaction.atomic():
-        rows = [joined(f"node{i:03}", CPU, now=now) for i in range(count)]
-        for i, node in enumerate(rows):
-            model = declared(f"model{i:03}", now=now)
-            row = replica(model, 1, State.READY, now, profile="cpu", attempt=1, ready_at=now)
-            shard(row, node, now=now)
+
+def found(name):
+    """The entry of this name, which must be there."""
+    row = queries.find(name)
+    assert row is not None, name
+    return row
+
+
+def model(name="smollm2", **given):
+    """A model as the core knows it."""
+    return validation.model_from_document(a_document(name, **given))
