@@ -1,5 +1,6 @@
 """A process with the control plane's verbs and tables at hand, asked by lines of JSON, so that Django starts once."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -40,14 +41,14 @@ class Control:
 
 def _answer() -> None:
     """Add the timings that benchmarks need to what the scenarios' observer answers and does."""
-    from apps.gateway.models import PublicationRow
-    from apps.replicas.models import OrderRow, ShardRow
-    from tests.scenarios import observer  # sets Django up
+    observer = importlib.import_module("tests.scenarios.observer")  # sets Django up, so nothing of ours comes before
+    publications = importlib.import_module("apps.gateway.models").PublicationRow.objects
+    replicas = importlib.import_module("apps.replicas.models")
 
     def timings(name: str) -> dict[str, float]:
         """Return the moments of a model's only launch, in Unix seconds."""
-        shard = ShardRow.objects.get(replica__model__name=name)
-        order = OrderRow.objects.get(launch_id=shard.launch_id, kind="launch")
+        shard = replicas.ShardRow.objects.get(replica__model__name=name)
+        order = replicas.OrderRow.objects.get(launch_id=shard.launch_id, kind="launch")
         moves = {move.happened: move for move in shard.transitions.all()}
         return {
             "order_written": order.created_at.timestamp(),
@@ -56,7 +57,7 @@ def _answer() -> None:
             "process_started": moves["process-started"].node_at.timestamp(),
             "probe_passed": moves["probe-passed"].node_at.timestamp(),
             "ready_recorded": moves["probe-passed"].at.timestamp(),
-            "published": PublicationRow.objects.get().published_at.timestamp(),
+            "published": publications.get().published_at.timestamp(),
         }
 
     observer.QUESTIONS["timings"] = timings
