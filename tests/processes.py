@@ -23,10 +23,16 @@ class Processes:
         self.mark = secrets.token_hex(8)
         self._started: list[subprocess.Popen[Any]] = []
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[Any]:
-        """Start a program in the repository's root and a session of its own; `env` is added to ours."""
+    def start(
+        self, argv: Sequence[str], *, env: Mapping[str, str | None] | None = None, **how: Any
+    ) -> subprocess.Popen[Any]:
+        """Start a program in the repository's root and a session of its own.
+
+        `env` is added to ours; a value that is None takes the name away.
+        """
         how = {"cwd": ROOT, "start_new_session": True, "stdin": subprocess.DEVNULL, **how}
-        process = subprocess.Popen(argv, env={**os.environ, **(env or {}), MARK: self.mark}, **how)
+        told = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
+        process = subprocess.Popen(argv, env=told | {MARK: self.mark}, **how)
         self._started.append(process)
         return process
 

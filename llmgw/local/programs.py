@@ -175,5 +175,5 @@ def _hosts(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
     addresses = {
         address.address for found in psutil.net_if_addrs().values() for address in found if ":" not in address.address
     }
-    names = {"localhost", "[::1]", wanted.host, socket.gethostname(), socket.getfqdn()} | addresses
+    names = {"localhost", "[::1]", wanted.host, socket.gethostname()} | addresses
     return {"LLMGW_ALLOWED_HOSTS": ",".join(sorted(names))}
