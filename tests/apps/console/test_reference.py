@@ -1,11 +1,20 @@
 """The pages made from code say what the code says."""
 
+import inspect
+import re
+
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.console.reference import lifecycle_page, refusals_page
+from apps.console.management.reading import command_line_page, node_settings_page, settings_page
+from apps.console.reference import failures_page, lifecycle_page, problems_page, refusals_page, wire_page
+from llmgw.core import wire
+from llmgw.core.engines import failures, llamacpp
 from llmgw.core.lifecycle import TRANSITIONS
 from llmgw.core.refusals import REFUSALS
+from llmgw.core.validation import document, rules
+from llmgw.core.validation import sources as weights
+from workers.settings import KEYS
 
 
 def test_every_move_is_drawn_and_listed():
@@ -32,3 +41,39 @@ def test_made_pages_are_current_at_once(tmp_path, settings):
     call_command("makedocs")
     call_command("makedocs", check=True)
     assert (tmp_path / "docs/reference/refusals.md").read_text("utf-8") == refusals_page()
+
+
+def test_every_problem_that_validation_can_name_is_listed():
+    told = problems_page()
+    sources = [inspect.getsource(module) for module in (document, rules, weights, llamacpp)]
+    codes = set(re.findall(r'"([a-z0-9]+\.[a-z-]+)"', "\n".join(sources))) - {"source.uri", "source.size"}
+    codes -= {"source.sha256"}
+    assert not [code for code in codes if f"| `{code}` |" not in told]
+    assert "| `…` |" not in told
+
+
+def test_every_failure_has_its_paragraph():
+    told = failures_page()
+    assert all(f'<a id="{code}"></a>' in told for code in failures.CLASSES)
+
+
+def test_every_message_is_described():
+    told = wire_page()
+    assert all(
+        f"### {kind.__name__} " in told for kind in (*wire.Order.__subclasses__(), *wire.Report.__subclasses__())
+    )
+
+
+def test_every_variable_of_the_settings_has_its_sentence():
+    told = settings_page()
+    assert all(f"| `{name}` |" in told for name in ("DATABASE_URL", "REDIS_URL", "LLMGW_SECRET_KEY", "LLMGW_DRAIN_S"))
+
+
+def test_commands_of_all_three_programs_are_listed():
+    told = command_line_page()
+    assert all(f"### {name}\n" in told for name in ("up", "apply", "explain", "llmgw-node run", "llmgw-router run"))
+
+
+def test_every_setting_of_a_node_is_listed():
+    told = node_settings_page()
+    assert all(f"| `{key}` |" in told for key in KEYS)

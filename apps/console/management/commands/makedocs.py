@@ -7,7 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.console.reference import PAGES
+from apps.console import reference
+from apps.console.management import reading
 
 
 class Command(BaseCommand):
@@ -20,7 +21,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, check: bool, **options: Any) -> None:
         root = Path(settings.BASE_DIR)
-        made = {root / page: make() for page, make in PAGES.items()}
+        pages = {**reference.PAGES, **reading.PAGES}
+        made = {root / page: make() for page, make in pages.items()}
         old = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
         if check and old:
             names = ", ".join(str(path.relative_to(root)) for path in old)
