@@ -66,8 +66,8 @@ def command_line_page() -> str:
         "Command line",
         "`manage.py` runs on the control plane, `llmgw-node` on a node, `llmgw-router` wherever a router runs. Exit "
         "codes of `manage.py`: 0 done, 1 failed, 2 wrong usage, 3 refused, with the reason. Most commands take "
-        "`--json` and print one JSON document then. `manage.py` works on the state folder that `LLMGW_STATE` names (default: "
-        "`.state`), and on the database and the Redis of the [environment](settings.md).",
+        "`--json` and print one JSON document then. `manage.py` works on the state folder that `LLMGW_STATE` names "
+        "(default: `.state`), and on the database and the Redis of the [environment](settings.md).",
         "## manage.py",
         *(_managed(name, app) for name, app in _our_commands()),
         *(text for parser in _processes()["parsers"] for text in _program(parser)),
