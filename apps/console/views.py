@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from django.contrib import admin
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -41,6 +42,8 @@ def sign_in(request: HttpRequest, secret: str) -> HttpResponse:
             login(request, user, backend=BACKEND)
             return HttpResponseRedirect(reverse("admin:index"))
     found = queries.sign_in_link(secret, now)
-    context = {"link": found, "word": found.word if found else "unknown"}
+    told = {"link": found, "word": found.word if found else "unknown"}
     usable = found is not None and found.word == "valid"
-    return render(request, "console/sign_in.html", context, status=200 if usable else 410)
+    return render(
+        request, "console/sign_in.html", {**admin.site.each_context(request), **told}, status=200 if usable else 410
+    )
