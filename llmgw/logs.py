@@ -116,6 +116,8 @@ _QUIET: Final = (
     "asyncio",
     "celery.app.trace",
     "celery.beat",
+    "celery.worker.consumer.consumer",
+    "celery.worker.request",
     "celery.worker.strategy",
     "httpx",
     "kombu",
@@ -215,16 +217,19 @@ def _name_trace(_: Any, __: str, fields: Fields) -> Fields:
     return fields
 
 
+_OUTAGES: Final = frozenset(
+    {"ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "OperationalError", "SchedulingError"}
+)
+
+
 def _shorten_outages(_: Any, __: str, fields: Fields) -> Fields:
     """Say a lost connection to Redis or the database in a line: where we stood then is of no use to anybody."""
     caught = fields.get("exc_info")
     error = sys.exc_info()[1] if caught is True else caught[1] if isinstance(caught, tuple) else caught
-    if type(error).__name__ in {
-        "ConnectionError",
-        "OperationalError",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-    }:
-        fields["error"] = str(error)
+    if type(error).__name__ in _OUTAGES:
+        event, _, _ = str(fields["event"]).partition("\n")
+        fields["event"] = event
         del fields["exc_info"]
+        if str(error) not in event:
+            fields["error"] = str(error)
     return fields

@@ -78,9 +78,11 @@ try:
     raise OperationalError("refused")
 except OperationalError:
     logging.getLogger("celery").warning("lost", exc_info=True)
+    logging.getLogger("celery").warning("cannot send: refused\\nstack", exc_info=True)
 """
-    (line,) = run(code, LLMGW_LOG="text")
-    assert line[9:] == "control  warning: lost  error=refused"
+    lost, unsent = run(code, LLMGW_LOG="text")
+    assert lost[9:] == "control  warning: lost  error=refused"
+    assert unsent[9:] == "control  warning: cannot send: refused"
 
 
 @pytest.mark.parametrize(
