@@ -147,11 +147,6 @@ def passes() -> ReconcileRow:
     return ReconcileRow.objects.filter(pk=PASSES).first() or ReconcileRow(pk=PASSES)
 
 
-def last_pass() -> PassRow | None:
-    """Return the last pass that did or refused something new."""
-    return PassRow.objects.first()
-
-
 def digests() -> Mapping[str, str]:
     """Return for each node the digest of the launches that are alive there, as far as we know; one query."""
     alive: dict[str, list[tuple[str, str]]] = defaultdict(list)
