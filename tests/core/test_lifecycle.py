@@ -72,7 +72,7 @@ def test_what_was_closed_and_runs_all_the_same_is_ended():
     assert after(State.FAILED, Happened.FOUND_SERVING) is State.STOPPING
 
 
-@pytest.mark.parametrize("state", LIVE)
+@pytest.mark.parametrize("state", sorted(LIVE))
 def test_what_lives_can_be_stopped_can_end_and_can_be_lost(state):
     assert state is State.STOPPING or after(state, Happened.STOP_ASKED) is State.STOPPING
     for end in (Happened.EXITED, Happened.FAILED):
@@ -108,7 +108,7 @@ def test_a_replica_is_where_its_shards_are(shards, replica):
     assert of_replica(shards) is replica
 
 
-@pytest.mark.parametrize("state", set(State) - {State.QUEUED})
+@pytest.mark.parametrize("state", sorted(set(State) - {State.QUEUED}))
 def test_a_replica_of_one_shard_is_in_that_shard_s_state(state):
     assert of_replica([state]) is state
 
