@@ -7,32 +7,9 @@ from celery import signals
 from celery.app.amqp import AMQP
 from celery.exceptions import CPendingDeprecationWarning
 from kombu import Connection
-from kombu.transport import redis as kombu_redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 FIRST_RETRY_S: Final = 0.25
 LONGEST_RETRY_S: Final = 1.0
-
-
-class Channel(kombu_redis.Channel):
-    """Says that it is closed, where kombu 5.7 fails in a way that nobody expects and takes the worker with it.
-
-    A worker that loses its broker in the middle of a task acknowledges the task, or gives it back, on the old channel.
-    What cannot be told that way comes back by the visibility time-out.
-    """
-
-    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  # kombu's signature
-        connection: Any = self.connection
-        if connection is None or connection.client is None:
-            raise RedisConnectionError("this channel is closed")
-        params: dict[str, Any] = super()._connparams(asynchronous)  # type: ignore[misc]
-        return params
-
-
-class Transport(kombu_redis.Transport):
-    """Redis, by our channels."""
-
-    Channel = Channel
 
 
 class PatientConnection(Connection):
@@ -43,8 +20,10 @@ class PatientConnection(Connection):
         patience = {"interval_start": FIRST_RETRY_S, "interval_step": 0.25, "interval_max": LONGEST_RETRY_S}
         return super().ensure_connection(*args, **{**patience, **how})
 
-    def get_transport_cls(self) -> type[kombu_redis.Transport]:
+    def get_transport_cls(self) -> Any:
         """Use our own channels."""
+        from llmgw.channels import Transport  # noqa: PLC0415  # loads redis, which beat and commands may never need
+
         return Transport
 
 

@@ -9,8 +9,15 @@ from typing import Any, Final
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _PACKAGE: Final = "opentelemetry"
-# Spans that come every other second and tell nothing.
-_QUIET: Final = ("llmgw.nodes.heartbeat", "llmgw.node.tick", "llmgw.replicas.tidy")
+# Spans that come every few seconds and tell nothing.
+_QUIET: Final = (
+    "llmgw.nodes.heartbeat",
+    "llmgw.node.tick",
+    "llmgw.replicas.tidy",
+    "apply_async/llmgw.replicas.reconcile",
+)
+# These tell something only if there is something below them.
+_HOLLOW: Final = ("run/llmgw.replicas.reconcile",)
 _is_on = False
 
 
@@ -44,12 +51,21 @@ def _set_provider(process: str) -> None:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
+    open_parents: set[int] = set()
+
     class Worthwhile(BatchSpanProcessor):
-        """Lets the heartbeat's spans go."""
+        """Lets go of the heartbeat's spans, and of passes that found nothing to do."""
 
         def on_end(self, span: ReadableSpan) -> None:
-            if not span.name.endswith(_QUIET):
-                super().on_end(span)
+            # A span ends after all that is below it.
+            has_children = span.context is not None and span.context.span_id in open_parents
+            if span.name.endswith(_QUIET) or (span.name in _HOLLOW and not has_children):
+                return
+            if span.context is not None:
+                open_parents.discard(span.context.span_id)
+            if span.parent is not None and not span.parent.is_remote:
+                open_parents.add(span.parent.span_id)
+            super().on_end(span)
 
     provider = TracerProvider(resource=Resource.create({"service.name": f"llmgw-{process}"}))
     provider.add_span_processor(Worthwhile(OTLPSpanExporter()))
