@@ -108,7 +108,7 @@ def _run(wanted: Wanted, log: Log, given: Mapping[str, str], load: Load) -> int 
         return held
     with held:
         _end_left_over(wanted.state, log)
-        table = wanted.check() or _programs(wanted, given)
+        table = wanted.check() or _refusal_of_database(given) or _programs(wanted, given)
         if isinstance(table, Refused):
             return table
         _warn_if_public(wanted, log)
@@ -131,6 +131,16 @@ def _programs(wanted: Wanted, given: Mapping[str, str]) -> list[Program] | Refus
         return binary
     program, url = programs.own_redis(wanted, binary)
     return [program, *programs.ours(wanted, url, given)]
+
+
+def _refusal_of_database(given: Mapping[str, str]) -> Refused | None:
+    url = given.get("DATABASE_URL")
+    if not url or url.startswith(("sqlite:///", "postgres://", "postgresql://")):
+        return None
+    what = "DATABASE_URL names no database that llmgw works with"
+    return Refused(
+        "database.unusable", what, "begin it with postgres://, or unset it to use a file in the state folder"
+    )
 
 
 def _refusal_of(url: str) -> Refused | None:

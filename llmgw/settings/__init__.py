@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 env = environ.Env()
 
@@ -16,7 +17,6 @@ def _kept(name: str) -> str:
         return (STATE_DIR / name).read_text("utf-8").strip()
     except OSError:
         return ""
-
 
 
 # --- security ----------------------------------------------------------------------------------------------------
@@ -64,6 +64,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "apps.console.middleware.ContentSecurityPolicy",
+    "apps.console.middleware.DatabaseAway",
 ]
 ROOT_URLCONF = "llmgw.urls"
 ASGI_APPLICATION = "llmgw.asgi.application"
@@ -93,6 +94,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- database ----------------------------------------------------------------------------------------------------
 _DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{STATE_DIR}/llmgw.sqlite3"
+if _DATABASE_URL.partition("://")[0] not in {"sqlite", "postgres", "postgresql"}:
+    # The URL is not repeated: a password may be in it.
+    raise ImproperlyConfigured("DATABASE_URL must begin with postgres:// or sqlite:///")
 DATABASES = {"default": env.db_url_config(_DATABASE_URL)}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # WAL lets readers go on while one writes; an immediate transaction waits for its turn at its beginning, where

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -30,7 +31,7 @@ class Up:
         self.processes = processes
         self.eventually = eventually
         self.state = StateFolder(state)
-        self.out = state.parent / f"{state.name}.log"
+        self.out = Path(tempfile.mkstemp(".log", "up-", state.parent)[1])
         self.port, self.router_port = free_port(), free_port()
         # Ours are for the tests' own Django; what is set here is what an operator would have set.
         unset = ("DATABASE_URL", "REDIS_URL", "LLMGW_SECRET_KEY", "LLMGW_STATE", "DJANGO_SETTINGS_MODULE")
@@ -211,7 +212,10 @@ def test_what_cannot_be_reached_is_refused_without_its_password(up):
     other = up(DATABASE_URL=database).start("--no-node")
     assert other.ended() == 3
     assert "the database cannot be used" in other.said()
-    assert "hunter22" not in started.said() + other.said()
+    unknown = up(DATABASE_URL="oracle://llmgw:hunter22@db/llmgw").start("--no-node")
+    assert unknown.ended() == 3
+    assert "DATABASE_URL names no database that llmgw works with" in unknown.said()
+    assert "hunter22" not in started.said() + other.said() + unknown.said()
 
 
 def test_a_newer_state_folder_is_refused(up):

@@ -63,3 +63,10 @@ def test_one_url_changes_the_database(settings_with):
 
 def test_what_is_set_to_nothing_is_not_set(settings_with):
     assert settings_with(DATABASE_URL="", REDIS_URL="", LLMGW_SECRET_KEY="") == settings_with()
+
+
+def test_a_database_of_another_kind_is_refused_without_its_password(settings_with):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        settings_with(DATABASE_URL="oracle://gw:hunter22@db/llmgw")
+    assert "DATABASE_URL must begin with postgres:// or sqlite:///" in refused.value.stderr
+    assert "hunter22" not in refused.value.stderr
