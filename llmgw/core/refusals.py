@@ -1,6 +1,5 @@
 """Every "no" that placement and the node can give, with its numbers, what cures it, and its text."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -177,7 +176,7 @@ class DeviceUnhealthy:
         return f"device {self.device} is unhealthy: {self.reason}"
 
     def cure(self) -> str:
-        return f"run `llmgw-node doctor` on the node and follow what it says of {self.device}"
+        return "repair it; `llmgw-node inventory` on the node shows when it may be used again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +242,7 @@ class FabricNone:
         return f"a replica over {self.nodes} nodes needs a fabric, the node is attached to none"
 
     def cure(self) -> str:
-        return "declare a fabric and attach the node, or use a profile with nodes = 1"
+        return "use a profile with nodes = 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +293,6 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     FabricNone,
     WaitingForRetry,
 )
-_BY_CODE: Final[Mapping[str, type[Refusal]]] = {kind.code: kind for kind in REFUSALS}
 
 
 def to_json(refusal: Refusal) -> dict[str, Any]:
@@ -310,14 +308,3 @@ def to_json(refusal: Refusal) -> dict[str, Any]:
 def plain(value: object) -> Any:
     """Return what JSON would give back for a value, lists for tuples, so that what is stored equals what is made."""
     return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def from_json(raw: Mapping[str, Any]) -> Refusal | None:
-    """Read a stored refusal back; None when it was written by a version with other codes or facts."""
-    kind = _BY_CODE.get(str(raw.get("code")))
-    if kind is None:
-        return None
-    try:
-        return msgspec.convert(raw.get("facts", {}), kind)
-    except msgspec.ValidationError:
-        return None

@@ -1,7 +1,7 @@
 """The one contract between the control plane and its nodes: orders down, reports up, and the names they travel under.
 
 Everything is JSON. Both ends build and read these types; unknown fields are ignored, an unknown version or kind is
-answered with a `Unreadable`. Orders and reports may arrive twice, late, out of order or never: an order is fenced by
+answered with an `Unreadable`. Orders and reports may arrive twice, late, out of order or never: an order is fenced by
 the node's epoch and known by its id and launch id, a report by the node's instance, its sequence number and epoch.
 """
 
@@ -169,7 +169,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Something odd on the node that was left alone, such as a pid file that names another process."""
 
     code: str
-    """For example `pidfile.torn`, `pidfile.start-time`, `pidfile.boot-id`, `pidfile.argv`, `pidfile.version`."""
+    """For example `pidfile.torn`, `pidfile.start-time`, `journal.version`, `probe.foreign`."""
     text: str
     """What was found, where, and what to do."""
     launch_id: LaunchId | None = None
@@ -189,7 +189,7 @@ class Answer(msgspec.Struct, frozen=True):
     order_id: OrderId
     kind: AnswerKind
     code: str = ""
-    """For a refusal: `order.stale-epoch`, `order.version`, `order.invalid`, `order.other-node`."""
+    """For a refusal: `order.stale-epoch`, `order.overtaken`, `order.version`, `order.invalid`, `order.other-node`."""
     text: str = ""
 
 

@@ -119,7 +119,7 @@ PRINTED: Final = (
     _kind(
         "driver",
         "the driver and the engine do not go together",
-        "run `llmgw-node doctor` on the node; update the driver, or install an engine built for it",
+        "compare what `nvidia-smi` shows on the node; update the driver, or install an engine built for it",
         r"CUDA driver version is insufficient",
         r"NVIDIA driver on your system is too old",
         r"no kernel image is available",
@@ -129,7 +129,7 @@ PRINTED: Final = (
     _kind(
         "gpu-fault",
         "a GPU failed",
-        "run `llmgw-node doctor` on the node and look at its Xid errors",
+        "look for Xid errors in the kernel's log of the node, `journalctl -k --grep Xid`, and at `nvidia-smi -q`",
         r"uncorrectable ECC error",
         r"unspecified launch failure",
         r"illegal memory access",
