@@ -15,14 +15,13 @@ from apps.catalog.models import ModelRow
 from apps.nodes import queries as nodes
 from apps.replicas.models import PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core import wire
-from llmgw.core.lifecycle import LIVE, state_word
+from llmgw.core.lifecycle import GOING, LIVE, state_word
 from llmgw.core.units import LaunchId, ModelName, NodeName, ReplicaId, Seconds, replica_id
 from llmgw.core.world import ClusterSnapshot, Replica, Shard, State, Stray
 
 PASSES: Final = 1
 """Key of the one `ReconcileRow`."""
 _LONGEST_ORDINAL: Final = 9
-_GOING: Final = frozenset({State.STOPPING, State.DRAINING})
 _STARTING: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING, State.LOADING})
 
 
@@ -43,11 +42,6 @@ class View:
     replicas: Mapping[ReplicaId, Seen]
     models: Mapping[ModelName, int]
     """Keys of the declared models."""
-
-
-def snapshot(now: datetime) -> ClusterSnapshot:
-    """Return all that a pass may know, as of one moment, in seven queries."""
-    return view().snapshot
 
 
 def view() -> View:
@@ -95,7 +89,7 @@ def _shards() -> tuple[Mapping[int, list[Shard]], tuple[Stray, ...]]:
     known = {shard.launch_id for shards in by_replica.values() for shard in shards}
     alive = ShardRow.objects.filter(state__in=LIVE).order_by("id").values_list(*_SHARD)
     strays = (
-        Stray(NodeName(node), LaunchId(launch), tuple(devices), stopping=state in _GOING)
+        Stray(NodeName(node), LaunchId(launch), tuple(devices), stopping=state in GOING)
         for _, launch, node, devices, state, _ in alive
         if launch not in known
     )

@@ -55,7 +55,7 @@ class PassResult:
 
 def look(now: datetime) -> Plan:
     """Plan, and carry nothing out."""
-    return plan(queries.snapshot(now), Seconds(now.timestamp()))
+    return plan(queries.view().snapshot, Seconds(now.timestamp()))
 
 
 def run(*, by: Actor, clock: Clock, ids: NewId) -> tuple[PassResult, ...]:

@@ -34,6 +34,8 @@ LIVE: Final = frozenset(
 )
 # At rest: nothing runs and nothing is on its way.
 AT_REST: Final = frozenset({State.QUEUED, State.STOPPED, State.FAILED, State.LOST})
+# Asked to end: counts for nothing any more, and holds its devices until it has.
+GOING: Final = frozenset({State.DRAINING, State.STOPPING})
 # Holds its devices, so that nobody else is placed there. A lost shard holds none: its node is out of placement anyway.
 HOLDING: Final = LIVE
 
@@ -57,11 +59,11 @@ _TABLE: Final = {
     (_S.DRAINING, _H.EXITED): _S.STOPPED,
     (_S.STOPPING, _H.EXITED): _S.STOPPED,
     # Nobody asked for these ends.
-    **{(s, _H.EXITED): _S.FAILED for s in LIVE - {_S.DRAINING, _S.STOPPING}},
-    **{(s, _H.FAILED): _S.FAILED for s in LIVE - {_S.DRAINING, _S.STOPPING}},
+    **{(s, _H.EXITED): _S.FAILED for s in LIVE - GOING},
+    **{(s, _H.FAILED): _S.FAILED for s in LIVE - GOING},
     (_S.DRAINING, _H.FAILED): _S.STOPPED,
     (_S.STOPPING, _H.FAILED): _S.STOPPED,
-    **{(s, _H.NODE_LOST): _S.LOST for s in LIVE - {_S.DRAINING, _S.STOPPING}},
+    **{(s, _H.NODE_LOST): _S.LOST for s in LIVE - GOING},
     # What was to go away anyway is as good as gone; its launch is a stray if the node returns.
     (_S.DRAINING, _H.NODE_LOST): _S.STOPPED,
     (_S.STOPPING, _H.NODE_LOST): _S.STOPPED,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from llmgw.core.units import Bytes, ModelName
+from llmgw.core.units import MIB, Bytes, ModelName
 
 CPU_CLASS = "cpu"
 
@@ -92,7 +92,7 @@ class Demand:
         if self.model.source.size is None:
             return Bytes(0)
         share = self.model.source.size // self.profile.devices
-        return Bytes(share + share // 4 + 256 * 1024**2)
+        return Bytes(share + share // 4 + 256 * MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ LINES_OF_FAILURE: Final = 50
 LINES_OF_STATUS: Final = 20
 _UNSEEN: Final = End()
 _UNSTARTED: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING})
-_ENDING: Final = frozenset({State.DRAINING, State.STOPPING})
 # A power cut may take back what is not in here: the next start of the worker finds it out again.
-_DURABLE: Final = lifecycle.AT_REST | _ENDING
+_DURABLE: Final = lifecycle.AT_REST | lifecycle.GOING
 
 
 class GivenUp(Exception):
@@ -154,7 +153,7 @@ class Launch:
         """End it as failed, or, when its end was asked for anyway, as stopped."""
         with self._lock:
             self._around.ports.release(self.launch_id)
-            if self.state in _ENDING:
+            if self.state in lifecycle.GOING:
                 self.happen(Happened.EXITED, text)
                 return
             who = f"{self._journal.order.replica} on {self._around.settings.id}"
@@ -248,7 +247,7 @@ class Launch:
             self._watch = None
             if left:
                 self._log.warning("ended what the engine left behind", processes=left)
-            if self.state in _ENDING:
+            if self.state in lifecycle.GOING:
                 self._around.ports.release(self.launch_id)
                 self.happen(Happened.EXITED, end.text())
             else:

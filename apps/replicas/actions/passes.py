@@ -55,8 +55,7 @@ def request_if_due(now: datetime) -> bool:
         overdue = due is not None and due <= now
     if overdue:
         with transaction.atomic():
-            ReconcileRow.objects.get_or_create(**_ROW)
-            ReconcileRow.objects.filter(**_ROW).update(requested=F("requested") + 1)
+            request_pass(send=False)
     return overdue
 
 

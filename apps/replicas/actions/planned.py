@@ -78,7 +78,7 @@ def _start(action: plan.Start, under: Pass) -> ReplicaRow:
     model = _model(action, under)
     if replica.attempt != action.attempt_before or model is None:
         raise Raced
-    _begin_attempt(replica, action, under.now)
+    _begin_attempt(replica, action)
     moves = under.moves()
     shards = [_new_shard(replica, node, devices, rank, under) for node, devices, rank in action.shards]
     profile = next(profile for profile in model.profiles if profile.name == action.profile)
@@ -102,7 +102,7 @@ def _model(action: plan.Start, under: Pass) -> Model | None:
     return next((model for model in under.view.snapshot.models if model.name == action.model), None)
 
 
-def _begin_attempt(replica: ReplicaRow, action: plan.Start, now: datetime) -> None:
+def _begin_attempt(replica: ReplicaRow, action: plan.Start) -> None:
     """Set the slot to a new start; what was edited since the last one begins with a clean record."""
     if replica.state == State.FAILED:
         replica.restarts += 1

@@ -19,7 +19,7 @@ from apps.replicas.ids import new_id as any_id
 from apps.replicas.models import OrderRow, OrderState, ReplicaRow, ShardRow
 from llmgw.core import wire
 from llmgw.core.engines import failures
-from llmgw.core.lifecycle import AT_REST, LIVE, Happened
+from llmgw.core.lifecycle import AT_REST, GOING, LIVE, Happened
 from llmgw.core.wire import AnswerKind, ShardStatus
 from llmgw.core.world import State
 
@@ -30,7 +30,6 @@ _CLOSED: Final = {
     AnswerKind.REPEATED: OrderState.ACKNOWLEDGED,
     AnswerKind.REFUSED: OrderState.REFUSED,
 }
-_GOING: Final = frozenset({State.DRAINING, State.STOPPING})
 # What leads to a later state, and back from READY, if the steps in between were not told.
 _FORWARD: Final = (
     Happened.FETCH_BEGUN,
@@ -271,7 +270,7 @@ def _settle(status: ShardStatus, shard: ShardRow, this: _Report) -> None:
     elif there in AT_REST:
         why = status.failure.text if status.failure else ""
         _move(shard, Happened.FAILED if there is State.FAILED else Happened.EXITED, why, this)
-    elif shard.state not in _GOING and there not in _GOING:
+    elif shard.state not in GOING and there not in GOING:
         _catch_up(there, shard, this)
 
 
@@ -279,7 +278,7 @@ def _found(there: State, shard: ShardRow, this: _Report) -> None:
     """Take back what was lost and still runs; what was closed here and still runs is to end."""
     if there is State.READY:
         _move(shard, Happened.FOUND_SERVING, "its node is back, and it never stopped serving", this)
-    elif there in LIVE - _GOING:
+    elif there in LIVE - GOING:
         _move(shard, Happened.FOUND_LOADING, "its node is back, and it is still starting", this)
     if shard.state == State.STOPPING:
         why = "was given up here, and still runs"

@@ -4,15 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
-from llmgw.core.lifecycle import AT_REST, HOLDING, LIVE
+from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE
 from llmgw.core.placement import Fleet, Placement, Refused, fitting, place
 from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
 from llmgw.core.refusals import WaitingForRetry
 from llmgw.core.units import ReplicaId, Seconds, replica_id
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import NodeState, Replica, State
-
-GOING = frozenset({State.DRAINING, State.STOPPING})
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ def a_fleet(world, size):
 def test_a_snapshot_takes_seven_queries_however_large_the_fleet(world, size, django_assert_num_queries):
     a_fleet(world, size)
     with django_assert_num_queries(7 + 2):  # and the transaction's own two
-        snapshot = queries.snapshot(world.now)
+        snapshot = queries.view().snapshot
     assert (len(snapshot.nodes), len(snapshot.replicas)) == (size, size)
     assert all(replica.shards[0].node for replica in snapshot.replicas)
 
@@ -52,7 +52,7 @@ def test_lists_take_as_many_queries_for_few_as_for_many(world, size, django_asse
 
 def test_a_snapshot_holds_what_is_wanted_and_what_is(world):
     world.serve()
-    snapshot = queries.snapshot(world.now)
+    snapshot = queries.view().snapshot
     assert isinstance(snapshot.models[0], Model)
     (replica,) = snapshot.replicas
     (shard,) = replica.shards
@@ -67,7 +67,7 @@ def test_launches_that_no_present_attempt_owns_are_strays(world):
     ReplicaRow.objects.update(attempt=2)
     node.tell("foreign", State.LOADING)
     ShardRow.objects.filter(launch_id="foreign").update(state=State.STOPPING)
-    strays = queries.snapshot(world.now).strays
+    strays = queries.view().snapshot.strays
     assert {(each.launch_id, each.stopping) for each in strays} == {(old.launch_id, False), ("foreign", True)}
 
 

@@ -297,7 +297,7 @@ def test_an_unknown_launch_is_written_down_as_a_stray(world, placed):
     assert placed.tell("unknown", State.LOADING) == "taken"
     stray = ShardRow.objects.get(launch_id="unknown")
     assert (stray.replica, stray.node.name, stray.state) == (None, "n1", State.LOADING)
-    assert [(each.launch_id, each.stopping) for each in queries.snapshot(world.now).strays] == [("unknown", False)]
+    assert [(each.launch_id, each.stopping) for each in queries.view().snapshot.strays] == [("unknown", False)]
 
 
 def test_an_unknown_launch_that_has_ended_is_to_be_forgotten_there(world, placed):
