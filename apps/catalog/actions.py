@@ -1,7 +1,7 @@
 """What can be done to the catalog: declare a model, declare many at once, retire one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -70,7 +70,8 @@ def declare(model: Model, *, by: Actor, now: datetime, reason: str = "") -> Decl
     done = declare_all((model,), by=by, now=now, reason=reason)
     if isinstance(done[0], Declared):
         return done[0]
-    return tuple(_placed(each, each.field.removeprefix(_at(0))) for each in done)
+    # Its place among the entries that are declared together says nothing where there is one.
+    return tuple(replace(problem, field=problem.field.removeprefix("models[0].")) for problem in done)
 
 
 def declare_all(
@@ -122,22 +123,8 @@ def _tell(names: tuple[str, ...], now: datetime) -> None:
 def _refused(models: Sequence[Model], rows: dict[str, ModelRow]) -> tuple[Problem, ...]:
     """Look at each entry beside all others: those that stay, and those that are declared before it."""
     declared = {model.name for model in models}
-    taken = list(queries.names_taken(r for r in rows.values() if r.retired_at is None and r.name not in declared))
-    problems: list[Problem] = []
-    for index, model in enumerate(models):
-        found = validation.validate(model, taken)
-        problems += (_placed(problem, _at(index) + problem.field) for problem in found)
-        taken += (model.name, *model.aliases)
-    return tuple(problems)
-
-
-def _at(index: int) -> str:
-    """Say which of the entries that are declared together is meant, as the catalog's document does."""
-    return f"models[{index}]."
-
-
-def _placed(problem: Problem, field: str) -> Problem:
-    return Problem(field, problem.code, problem.message, problem.cure)
+    stay = (row for row in rows.values() if row.retired_at is None and row.name not in declared)
+    return validation.validate_catalog(models, queries.names_taken(stay))
 
 
 # --- writing ------------------------------------------------------------------------------------------------------

@@ -34,9 +34,12 @@ def validate(model: Model, others: Collection[str] = ()) -> tuple[Problem, ...]:
     return (*_names(model, frozenset(others)), *(problem for rule in _RULES for problem in rule(model)))
 
 
-def validate_catalog(models: Sequence[Model]) -> tuple[Problem, ...]:
-    """Find all that is wrong with models that are declared together, each by its place: `models[2].replicas`."""
-    taken: set[str] = set()
+def validate_catalog(models: Sequence[Model], others: Collection[str] = ()) -> tuple[Problem, ...]:
+    """Find all that is wrong with models that are declared together, each by its place: `models[2].replicas`.
+
+    `others` are the names and aliases that models which stay as they are go by.
+    """
+    taken = set(others)
     problems: list[Problem] = []
     for i, model in enumerate(models):
         found = validate(model, taken)
