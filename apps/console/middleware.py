@@ -1,9 +1,12 @@
-"""Tells browsers that our pages load nothing from elsewhere, and run no script that stands in a page."""
+"""What holds for every page: it loads nothing from elsewhere, and is no accident when the database is away."""
 
 from typing import Final
 
-from django.http import HttpRequest
+import structlog
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from django.utils.deprecation import MiddlewareMixin
 
 # Alpine, which unfold brings along, builds functions from strings; its theme and its components set styles in the page.
@@ -11,6 +14,8 @@ POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "base-uri 'self'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 )
+log = structlog.get_logger(__name__)
+
 HEADER: Final = "Content-Security-Policy"
 
 
@@ -21,3 +26,15 @@ class ContentSecurityPolicy(MiddlewareMixin):
         """Add the header, unless the page has brought its own."""
         response.headers.setdefault(HEADER, POLICY)
         return response
+
+
+class DatabaseAway(MiddlewareMixin):
+    """Says that the database does not answer, where a page would otherwise end in an error without words."""
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Answer that it may be tried again; the log keeps what the database said."""
+        if not isinstance(error, OperationalError):
+            return None
+        log.error("the database does not answer", path=request.path, error=str(error))
+        page = render_to_string("console/database_away.html")
+        return HttpResponse(page, status=503, headers={"Retry-After": "5"})

@@ -13,6 +13,9 @@ from apps.replicas import queries as replicas
 # So many ticks may be late before anybody is told; a busy machine skips one now and then.
 LATE_TICKS: Final = 4
 LATE_AT_LEAST_S: Final = 10.0
+LATE_PASSES: Final = 6
+LATE_PASS_AT_LEAST_S: Final = 60.0
+"""A pass over a large fleet takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,9 @@ def take(now: datetime) -> Pulse:
         return Pulse(None, row.finished_at, row.token, row.requested > row.done, (_redis_away(away),))
     last = max((tick.sent_at for tick in ticks), default=None)
     tick_at = None if last is None else datetime.fromtimestamp(last, UTC)
-    silent = _silence(tick_at, now)
-    return Pulse(tick_at, row.finished_at, row.token, row.requested > row.done, (silent,) if silent else ())
+    troubles = (_silence(tick_at, now), _idle(row.finished_at, now))
+    told = tuple(trouble for trouble in troubles if trouble)
+    return Pulse(tick_at, row.finished_at, row.token, row.requested > row.done, told)
 
 
 def _redis_away(away: RedisError) -> str:
@@ -61,4 +65,17 @@ def _silence(tick_at: datetime | None, now: datetime) -> str:
     return (
         f"No tick for {age:.0f} s, and one is due every {settings.LLMGW_HEARTBEAT_S:g} s: what is shown here is what "
         f"was last stored. {check}"
+    )
+
+
+def _idle(pass_at: datetime | None, now: datetime) -> str:
+    """Say that ticks are sent and yet nothing is decided; one pass at least is due in every period."""
+    if pass_at is None:
+        return ""
+    age = (now - pass_at).total_seconds()
+    if age <= max(LATE_PASSES * settings.LLMGW_RECONCILE_S, LATE_PASS_AT_LEAST_S):
+        return ""
+    return (
+        f"No pass for {age:.0f} s, and one is due every {settings.LLMGW_RECONCILE_S:g} s: nothing is started or "
+        "replaced. Look at the control worker's log, or run `manage.py reconcile` by hand."
     )

@@ -18,6 +18,7 @@ from unfold.widgets import (
 
 from llmgw.core import validation
 from llmgw.core.engines import ENGINES
+from llmgw.core.units import GIB, MIB
 from llmgw.core.validation.rules import MOST_PROFILES
 from llmgw.core.wanted import Model, Problem
 
@@ -57,6 +58,12 @@ class Amount(Whole):
     """Bytes: a number, or a text such as `1.5GiB`."""
 
     widget = UnfoldAdminTextInputWidget
+
+    def written(self, value: Any) -> str:
+        """Write it in the largest unit that says it exactly."""
+        units = (("GiB", GIB), ("MiB", MIB))
+        exact = (f"{value // size}{unit}" for unit, size in units if isinstance(value, int) and not value % size)
+        return next(exact, super().written(value))
 
 
 class Commas(Text):

@@ -182,12 +182,8 @@ SHAPES: Final[Mapping[str, Schema]] = MappingProxyType(
         },
         "ModelDocument": {**_lacking(_object(**_DOCUMENT), *_LEFT_OUT), "additionalProperties": False},
         "ModelPatch": {"type": "object", "description": "A merge patch over the model's document."},
-        "Documents": {
-            "oneOf": [
-                _many(schema("ModelDocument")),
-                _object(models=_many(schema("ModelDocument"))),
-            ]
-        },
+        "Catalog": _object(models=_many(schema("ModelDocument"))),
+        "Documents": {"oneOf": [_many(schema("ModelDocument")), schema("Catalog")]},
         "Model": _lacking(
             _object(
                 **_DOCUMENT,

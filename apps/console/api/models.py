@@ -126,6 +126,17 @@ class Explained(Door):
         return Response(told.to_json())
 
 
+class Catalog(Door):
+    """All that is declared, as a file."""
+
+    needs = MappingProxyType({"get": VIEW})
+
+    @extend_schema(operation_id="catalog", responses=told.one("Catalog"), tags=["models"])
+    def get(self, request: Request) -> Response:
+        """Tell what is declared and nothing else: `apply` reads it back."""
+        return Response({"models": [validation.model_to_document(model) for model in catalog.models()]})
+
+
 class Apply(Door):
     """Many at once."""
 

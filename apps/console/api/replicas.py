@@ -15,6 +15,7 @@ from apps.console.api.nodes import words
 from apps.console.api.problems import Stop, not_found
 from apps.console.request import clock
 from apps.replicas import actions, queries
+from apps.replicas.explain import NotFound, explain
 from apps.replicas.models import ReplicaRow
 from apps.replicas.queries import Attempt, Launch, Timeline
 from llmgw.core.lifecycle import NotAllowed
@@ -61,6 +62,23 @@ class OneReplica(Door):
         """Tell where it stands, and every start that it had, the newest first."""
         row = find(model, ordinal)
         return Response({**queries.describe_replica(row), "timeline": timeline_to_json(queries.timeline(row))})
+
+
+class Explained(Door):
+    """Why one slot is not running."""
+
+    needs = MappingProxyType({"get": VIEW})
+
+    @extend_schema(operation_id="replica_explain", responses=told.one("Explanation"), tags=["replicas"])
+    def get(self, request: Request, model: str, ordinal: int) -> Response:
+        """Say what the explanation of its model says of this one."""
+        row = find(model, ordinal)
+        whole = explain(row.model.name, clock())
+        told_of = [] if isinstance(whole, NotFound) else whole.to_json()["replicas"]
+        mine = next((each for each in told_of if each["name"] == row.name), None)
+        if mine is None:  # its model is retired, so that nobody wants it any more
+            raise Stop(404, "replica.unwanted", f"{row.name} ends, since {row.model.name} is retired")
+        return Response(mine)
 
 
 class _Verb(Door):

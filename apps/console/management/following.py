@@ -29,6 +29,7 @@ class Follower:
             self._tell_moves()
             # A row may tell of before a reboot: that it answers is what counts.
             if self._replicas().filter(state=State.READY).exists() and self._answers():
+                self._tell_moves()  # the last came after we looked
                 return True
             self._tell_refusals()
             if stopping.wait(LOOK_EVERY_S):

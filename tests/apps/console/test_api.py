@@ -184,12 +184,24 @@ def test_apply_is_all_or_nothing(api, no, told):
     no(api("post", "apply", [good, good]), 422, "model.invalid")
 
 
+def test_the_catalog_reads_back_as_it_was_written(api, told):
+    fleet.everything()
+    catalog = told("Catalog", api("get", "catalog"))
+    assert [model["name"] for model in catalog["models"]] == ["llama-70b", "phi-mini", "smollm2"]
+    again = told("Applied", api("post", "apply", catalog))
+    assert {item["change"] for item in again["items"]} == {"unchanged"}
+
+
 def test_why_it_is_not_running(api, told, no):
     fleet.everything()
     body = told("Explanation", api("get", "models/llama-70b/explain"))
     assert body["model"] == "llama-70b"
     assert "class.mismatch" in str(body)
     no(api("get", "models/nothing/explain"), 404, "model.unknown")
+    one = told("Explanation", api("get", "replicas/llama-70b/3/explain"))
+    assert one["name"] == "llama-70b/3"
+    api("delete", "models/phi-mini")
+    no(api("get", "replicas/phi-mini/1/explain"), 404, "replica.unwanted")
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
@@ -368,6 +380,8 @@ def test_a_read_only_token_reads_and_changes_nothing(api_of, no):
         ("get", "models", "catalog.view_modelrow"),
         ("get", "models/m", "catalog.view_modelrow"),
         ("get", "models/m/explain", "catalog.view_modelrow"),
+        ("get", "catalog", "catalog.view_modelrow"),
+        ("get", "replicas/m/1/explain", "replicas.view_replicarow"),
         ("put", "models/m", "catalog.change_modelrow"),
         ("put", "models/new", "catalog.add_modelrow"),
         ("patch", "models/m", "catalog.change_modelrow"),

@@ -1,12 +1,14 @@
 """Every page renders: with one of everything, with nothing, with what is missing, and with Redis away."""
 
+from datetime import timedelta
+
 import pytest
 from django.urls import reverse
 
 from apps.audit.models import AuditRow
 from apps.console import look
 from apps.nodes.models import NodeRow
-from apps.replicas.models import OrderRow, ReplicaRow, ShardRow
+from apps.replicas.models import OrderRow, ReconcileRow, ReplicaRow, ShardRow
 from llmgw.core.world import State
 from tests.apps.console import fleet
 
@@ -119,6 +121,13 @@ def test_the_first_page_says_that_beat_is_silent(console, redis_url):
     assert "No tick has been sent" in shown(console, "/admin/")
     client().zadd(SENT_KEY, {"1": fleet.NOON.timestamp() - 10_000_000})
     assert "No tick for" in shown(console, "/admin/")
+    assert console.get("/admin/").context["overview"].tone == "bad"
+
+
+def test_the_first_page_says_that_no_pass_runs(console, ticking):
+    long_ago = fleet.NOON - timedelta(days=100)
+    ReconcileRow.objects.create(pk=1, requested=3, done=2, token=2, finished_at=long_ago)
+    assert "No pass for" in shown(console, "/admin/")
     assert console.get("/admin/").context["overview"].tone == "bad"
 
 
@@ -250,3 +259,17 @@ def test_pages_load_nothing_from_elsewhere_and_run_no_script_of_their_own(consol
         assert "script-src 'self' 'unsafe-eval'" in response.headers["Content-Security-Policy"]
         assert not re.search(r'(src|href)="(https?:)?//', page), url
         assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*[^<\s]", page), url
+
+
+def test_a_database_that_is_away_is_said_in_words(console, redis_url, monkeypatch):
+    from django.db import OperationalError
+
+    from apps.console import overview
+
+    def away(*_):
+        raise OperationalError("could not connect to server")
+
+    monkeypatch.setattr(overview, "gather", away)
+    page = shown(console, "/admin/", status=503)
+    assert "The database does not answer." in page
+    assert "could not connect" not in page
