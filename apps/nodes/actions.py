@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -29,6 +29,9 @@ UNREADABLE: Final = "unreadable"
 # So many sweeps in a row a node may tell otherwise than we know, since a report may be on its way.
 SWEEPS_UNTIL_HELLO: Final = 2
 LONGEST_NAME: Final = 63
+MOVES_KEPT: Final = timedelta(days=30)
+STRANGERS_KEPT: Final = timedelta(days=1)
+"""Counts of a name that no node bears: anybody with access to the broker could make up more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,3 +367,14 @@ def forget(name: str, *, by: Actor, now: datetime, reason: str = "") -> NotFound
     row.delete()
     nodes_changed.send(NodeRow, names=(name,), now=now)
     return None
+
+
+# --- what is past keeping -----------------------------------------------------------------------------------------
+
+
+def tidy(now: datetime) -> dict[str, int]:
+    """Delete moves of long ago, and the counts of those whom nobody knows; return how many rows of which kind."""
+    moves, _ = NodeTransitionRow.objects.filter(at__lt=now - MOVES_KEPT).delete()
+    strangers = ReportCountRow.objects.exclude(node_name__in=NodeRow.objects.values("name"))
+    counts, _ = strangers.filter(last_at__lt=now - STRANGERS_KEPT).delete()
+    return {"node_moves": moves, "report_counts": counts}

@@ -5,8 +5,9 @@ from typing import Final
 
 from django.db.models import F, Min, OuterRef, QuerySet, Subquery
 
+from apps.nodes import actions as nodes
 from apps.replicas import dispatch
-from apps.replicas.models import OrderRow, PassRow, ShardRow
+from apps.replicas.models import OrderRow, PassRow, ShardRow, TransitionRow
 
 ATTEMPTS_KEPT: Final = 50
 PASSES_KEPT: Final = 1000
@@ -20,10 +21,12 @@ def tidy(now: datetime) -> dict[str, int]:
         "passes": _deleted(_old_passes()),
         "shards": _deleted(_old_shards()),
         "strays": _deleted(_old_strays(now)),
+        "moves": _deleted(_old_moves()),
+        **nodes.tidy(now),
     }
 
 
-def _deleted(rows: QuerySet[OrderRow] | QuerySet[PassRow] | QuerySet[ShardRow]) -> int:
+def _deleted(rows: QuerySet[OrderRow] | QuerySet[PassRow] | QuerySet[ShardRow] | QuerySet[TransitionRow]) -> int:
     total, _ = rows.delete()
     return total
 
@@ -48,3 +51,8 @@ def _old_shards() -> QuerySet[ShardRow]:
 
 def _old_strays(now: datetime) -> QuerySet[ShardRow]:
     return ShardRow.objects.filter(replica__isnull=True, ended_at__lt=now - ORDERS_KEPT)
+
+
+def _old_moves() -> QuerySet[TransitionRow]:
+    """Choose the replicas' own moves of attempts long past; those of a launch go with the launch."""
+    return TransitionRow.objects.filter(shard__isnull=True, attempt__lte=F("replica__attempt") - ATTEMPTS_KEPT)

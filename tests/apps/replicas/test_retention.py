@@ -31,6 +31,12 @@ def past_attempts(world, count):
         TransitionRow(replica=replica, shard=shard, at=world.now, before="loading", after="failed", happened="failed")
         for shard in shards
     )
+    TransitionRow.objects.bulk_create(
+        TransitionRow(
+            replica=replica, attempt=number, at=world.now, before="loading", after="failed", happened="failed"
+        )
+        for number in range(1, count + 1)
+    )
     return node
 
 
@@ -40,7 +46,16 @@ def test_the_last_fifty_attempts_and_the_first_failure_stay(world):
     kept = list(ShardRow.objects.order_by("attempt").values_list("attempt", flat=True))
     assert kept == [1, *range(22, 72)]
     assert len(kept) == retention.ATTEMPTS_KEPT + 1
-    assert not TransitionRow.objects.filter(attempt=0, shard__isnull=True).exists()
+    assert set(
+        TransitionRow.objects.filter(shard__launch_id__startswith="past").values_list("shard__attempt", flat=True)
+    ) == {1, *range(22, 71)}
+
+
+def test_a_replicas_own_moves_go_with_its_attempts(world):
+    past_attempts(world, 70)
+    actions.tidy(world.now)
+    own = TransitionRow.objects.filter(shard__isnull=True, happened="failed").order_by("attempt")
+    assert list(own.values_list("attempt", flat=True)) == [*range(22, 71)]
 
 
 def test_what_still_runs_is_kept_however_old_its_attempt(world):
