@@ -157,23 +157,32 @@ class Tombstones:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._buried: set[str] = set()
+        self._buried: dict[str, Seconds] = {}
 
     def read(self, now: Seconds) -> None:
         """Read them from the disk; those that are old enough, and those that cannot be read, are removed."""
         for path in self._folder.glob("*.json"):
             stone = _parse(read_or_none(path) or b"", Tombstone, VERSION)
             if isinstance(stone, Tombstone) and now - stone.at < TOMBSTONE_LASTS:
-                self._buried.add(stone.launch_id)
+                self._buried[stone.launch_id] = stone.at
             else:
                 path.unlink(missing_ok=True)
 
     def add(self, launch_id: LaunchId, now: Seconds) -> None:
-        """Keep a launch from being begun; raises OSError."""
+        """Keep a launch from being begun, and let go of those that were old enough; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        self._drop_old(now)
         stone = Tombstone(launch_id=launch_id, at=now)
-        write_atomically(self._folder / f"{launch_id}.json", msgspec.json.encode(stone))
-        self._buried.add(launch_id)
+        write_atomically(self._path(launch_id), msgspec.json.encode(stone))
+        self._buried[launch_id] = now
+
+    def _drop_old(self, now: Seconds) -> None:
+        for launch_id in [one for one, at in self._buried.items() if now - at >= TOMBSTONE_LASTS]:
+            del self._buried[launch_id]
+            self._path(launch_id).unlink(missing_ok=True)
+
+    def _path(self, launch_id: str) -> Path:
+        return self._folder / f"{launch_id}.json"
 
     def __contains__(self, launch_id: object) -> bool:
         return launch_id in self._buried

@@ -14,6 +14,7 @@ from workers.engines.process import Fingerprint
 from workers.supervisor.files import read_or_none, write_atomically
 from workers.supervisor.identity import NodeFile, parse_node_file
 from workers.supervisor.journal import (
+    TOMBSTONE_LASTS,
     Journal,
     LaunchFolder,
     Tombstones,
@@ -126,6 +127,16 @@ def test_tombstones_outlast_a_worker_and_unreadable_ones_do_not(tmp_path):
     assert "launch-1" in read
     assert "launch-2" not in read
     assert not (tmp_path / "launch-2.json").exists()
+
+
+def test_old_tombstones_go_while_the_worker_lives(tmp_path):
+    stones = Tombstones(tmp_path)
+    stones.add(LaunchId("launch-1"), Seconds(100.0))
+    stones.add(LaunchId("launch-2"), Seconds(100.0 + TOMBSTONE_LASTS - 1))
+    assert "launch-1" in stones
+    stones.add(LaunchId("launch-3"), Seconds(100.0 + TOMBSTONE_LASTS))
+    assert "launch-1" not in stones
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["launch-2.json", "launch-3.json"]
 
 
 def test_a_node_file_comes_back():
