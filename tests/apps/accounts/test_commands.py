@@ -81,3 +81,30 @@ def test_what_cannot_be_done_is_refused(argv, told):
     with pytest.raises(CommandError) as refused:
         call_command(*argv)
     assert refused.value.returncode == 3
+
+
+def test_names_of_models_are_read_without_the_space_around_them(told):
+    told("key", "create", "web", "--models", "a, b,")
+    assert InferenceKeyRow.objects.get().allowed_models == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["key", "token"])
+@pytest.mark.parametrize("more", [("--days", "-1"), ("--days", "99999999999"), ("--days", "x")])
+def test_a_secret_with_an_odd_end_is_not_made(kind, more):
+    with pytest.raises(CommandError, match="0 for ever"):
+        call_command(kind, "create", "web", *more)
+    assert not InferenceKeyRow.objects.exists()
+    assert not ApiTokenRow.objects.exists()
+
+
+def test_an_empty_list_of_models_is_not_all_of_them():
+    with pytest.raises(CommandError, match="no model is named"):
+        call_command("key", "create", "web", "--models", "")
+    assert not InferenceKeyRow.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 101, "a\nb"])
+@pytest.mark.parametrize("kind", ["key", "token"])
+def test_a_secret_without_a_proper_name_is_not_made(kind, name):
+    with pytest.raises(CommandError, match="printable"):
+        call_command(kind, "create", name)

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts import actions, queries
 from apps.accounts.actions import NameTaken
+from apps.accounts.management import words
 from apps.accounts.models import InferenceKeyRow
 from apps.audit.management.keyboard import operator
 from apps.audit.management.output import as_json, as_table
@@ -21,9 +22,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
         create = verbs.add_parser("create", help="make a key and print it, once")
-        create.add_argument("name")
-        create.add_argument("--models", help="served names that it may call, with commas between; all without it")
-        create.add_argument("--days", type=int, help="how long it is good for; for ever without it")
+        create.add_argument("name", type=words.name)
+        create.add_argument(
+            "--models", type=words.models, help="served names that it may call, with commas between; all without it"
+        )
+        create.add_argument("--days", type=words.days, help="how long it is good for; for ever without it")
         revoke = verbs.add_parser("revoke", help="let nobody in by this key")
         revoke.add_argument("name")
         revoke.add_argument("--reason", default="", help="why, for the audit")
@@ -40,10 +43,10 @@ class Command(BaseCommand):
         else:
             self.stdout.write(_list(now, json=json))
 
-    def _create(self, name: str, models: str | None, days: int | None, now: datetime, *, json: bool) -> None:
+    def _create(self, name: str, models: list[str] | None, days: int | None, now: datetime, *, json: bool) -> None:
         made = actions.create_inference_key(
             name,
-            models=models.split(",") if models else None,
+            models=models,
             expires_at=now + timedelta(days=days) if days else None,
             by=operator(),
             now=now,

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts import actions, queries
 from apps.accounts.actions import NameTaken
+from apps.accounts.management import words
 from apps.accounts.models import ApiTokenRow
 from apps.audit.management.keyboard import operator
 from apps.audit.management.output import as_json, as_table
@@ -24,10 +25,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
         create = verbs.add_parser("create", help="make a token and print it, once")
-        create.add_argument("name")
+        create.add_argument("name", type=words.name)
         create.add_argument("--user", help="whose it is: it may do what this person may; the operator without it")
         create.add_argument("--read-only", action="store_true", help="may look at everything and change nothing")
-        create.add_argument("--days", type=int, default=DAYS, help=f"how long it is good for ({DAYS}); 0 for ever")
+        create.add_argument(
+            "--days", type=words.days, default=DAYS, help=f"how long it is good for ({DAYS}); 0 for ever"
+        )
         revoke = verbs.add_parser("revoke", help="take a token back")
         revoke.add_argument("name")
         revoke.add_argument("--reason", default="", help="why, for the audit")
