@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from apps.audit.management.output import duration
 from apps.catalog import queries as catalog
 from apps.catalog.models import ModelRow
 from apps.replicas import queries
 from apps.replicas.models import ReplicaRow, ShardRow
 from llmgw.core.lifecycle import state_word
+from llmgw.core.units import duration
 from llmgw.core.world import State
 
 # Of two candidates with as many reasons against them, the one whose reason is cured more easily is nearer.
@@ -246,7 +246,7 @@ def _summary(model: ModelRow, rows: Sequence[ReplicaRow], replicas: Sequence[Why
 
 
 def _one_sentence(why: Why, now: datetime) -> str:
-    since = duration(now - why.since)
+    since = duration((now - why.since).total_seconds())
     if why.failure is not None:
         wait = max((why.next_try_at - now).total_seconds(), 0) if why.next_try_at else None
         due = "" if wait is None else f", next start in {wait:.0f} s" if wait else ", next start due now"

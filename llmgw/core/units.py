@@ -32,6 +32,15 @@ def gib(amount: int) -> str:
     return f"{amount / GIB:.1f} GiB"
 
 
+def duration(seconds: float) -> str:
+    """Say how long something took or lasts, in its largest unit: `duration(240) == "4 min"`."""
+    whole = max(int(seconds), 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if whole >= 2 * size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
 def replica_id(model: str, ordinal: int) -> ReplicaId:
     """Name the slot `ordinal` of a model."""
     return ReplicaId(f"{model}/{ordinal}")

@@ -1,6 +1,8 @@
 """Amounts and names as people read them."""
 
-from llmgw.core.units import GIB, gib, replica_id
+import pytest
+
+from llmgw.core.units import GIB, duration, gib, replica_id
 
 
 def test_bytes_are_said_in_gib():
@@ -10,3 +12,11 @@ def test_bytes_are_said_in_gib():
 
 def test_a_slot_is_named_after_its_model():
     assert replica_id("smollm2", 1) == "smollm2/1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-1, "0 s"), (0.9, "0 s"), (119, "119 s"), (240, "4 min"), (3 * 3600 + 5, "3 h"), (2 * 86400, "2 d")],
+)
+def test_a_duration_is_said_in_its_largest_unit(seconds, said):
+    assert duration(seconds) == said

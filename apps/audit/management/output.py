@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
+
+from llmgw.core.units import duration
 
 
 def as_json(document: Any) -> str:
@@ -21,13 +23,4 @@ def as_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def age(since: datetime | None, now: datetime) -> str:
     """Say how long ago something was, in its largest unit: `12 s`, `4 min`, `3 h`, `9 d`; `–` for never."""
-    return "–" if since is None else duration(now - since)
-
-
-def duration(time: timedelta) -> str:
-    """Say how long something took or lasts, in its largest unit."""
-    seconds = max(int(time.total_seconds()), 0)
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+    return "–" if since is None else duration((now - since).total_seconds())
