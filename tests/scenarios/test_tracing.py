@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 
+import httpx
 import pytest
 
 from llmgw.telemetry import _KeptOut
@@ -111,6 +112,9 @@ def test_a_launch_is_one_trace_over_control_and_node(traced, collector, a_model)
     (taken,) = in_trace("llmgw-node", "run/llmgw.node.order")
     assert (sent.parent, taken.parent) == (begun.id, sent.id)
     assert f'"trace_id": "{begun.trace}"' in traced.log("n1")
+    traced.start_web()
+    assert httpx.get(f"http://127.0.0.1:{traced.web_port}/healthz", trust_env=False).status_code == 200
+    eventually(lambda: collector.find("llmgw-web", "GET healthz"), "the web process tells of requests")
     assert not [span for span in collector.spans if "heartbeat" in span.name or "tick" in span.name]
     passes = {span.parent for span in collector.find("llmgw-control", "reconcile.pass")}
     looks = {span.id for span in collector.find("llmgw-control", "run/llmgw.replicas.reconcile")}
