@@ -214,7 +214,7 @@ class Errand:
             self._log.block(
                 [
                     f"  Console   {console}/",
-                    f"  Sign in   {link}   (once, within 15 minutes)",
+                    f"  Sign in   {link}   (once, within 15 minutes; `manage.py signin` makes another)",
                     f"  API       {router}/v1",
                     f"  Key       {self._key}",
                     f"  Try it    {curl}",

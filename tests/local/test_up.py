@@ -156,7 +156,14 @@ def test_what_dies_comes_back_and_what_up_leaves_behind_ends(up, processes):
     started.process.kill()
     started.process.wait()
     started.eventually(lambda: not processes.alive(), timeout=20)
+    # As it would be where the kernel does not end children with their parent.
+    left = processes.start(["/bin/sleep", "60"])
+    known = identity.identify(left.pid)
+    assert known is not None
+    started.state.write_bytes(started.state.record("beat"), identity.to_json(known))
     again = up("state of mine").start("--no-node").serving()
+    assert f"ending beat of an earlier start: /bin/sleep 60 (pid {left.pid})" in again.said()
+    assert left.wait(5) == -signal.SIGTERM
     assert again.stop() == 0
 
 
