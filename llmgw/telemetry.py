@@ -16,6 +16,8 @@ _QUIET: Final = (
     "llmgw.replicas.tidy",
     "apply_async/llmgw.replicas.reconcile",
 )
+# The address of a sign-in link is a secret; the others are asked for often, and tell nothing.
+_UNTRACED_PAGES: Final = "/sign-in/,/healthz,/static/"
 # These tell something only if there is something below them.
 _HOLLOW: Final = ("run/llmgw.replicas.reconcile",)
 _is_on = False
@@ -81,7 +83,8 @@ def _instrument(process: str) -> None:
     if process == "web":
         from opentelemetry.instrumentation.django import DjangoInstrumentor  # noqa: PLC0415
 
-        DjangoInstrumentor().instrument()
+        excluded = os.environ.get("OTEL_PYTHON_DJANGO_EXCLUDED_URLS", _UNTRACED_PAGES)
+        DjangoInstrumentor().instrument(excluded_urls=excluded)
 
 
 def current_traceparent() -> str:

@@ -113,8 +113,10 @@ def test_a_launch_is_one_trace_over_control_and_node(traced, collector, a_model)
     assert (sent.parent, taken.parent) == (begun.id, sent.id)
     assert f'"trace_id": "{begun.trace}"' in traced.log("n1")
     traced.start_web()
-    assert httpx.get(f"http://127.0.0.1:{traced.web_port}/healthz", trust_env=False).status_code == 200
-    eventually(lambda: collector.find("llmgw-web", "GET healthz"), "the web process tells of requests")
+    for page in ("sign-in/a-secret/", "admin/login/"):
+        httpx.get(f"http://127.0.0.1:{traced.web_port}/{page}", trust_env=False)
+    eventually(lambda: collector.find("llmgw-web", "GET admin/login/"), "the web process tells of requests")
+    assert not [span for span in collector.spans if "sign-in" in span.name], "its address is a secret"
     assert not [span for span in collector.spans if "heartbeat" in span.name or "tick" in span.name]
     passes = {span.parent for span in collector.find("llmgw-control", "reconcile.pass")}
     looks = {span.id for span in collector.find("llmgw-control", "run/llmgw.replicas.reconcile")}
