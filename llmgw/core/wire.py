@@ -150,7 +150,7 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     state: State
     steps: tuple[Step, ...]
-    """The whole history of the launch, so that a lost report loses nothing."""
+    """The history of the launch, so that a lost report loses nothing; very many changes of mind are left out."""
     rank: int = 0
     devices: tuple[str, ...] = ()
     host: str | None = None

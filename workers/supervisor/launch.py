@@ -32,6 +32,9 @@ log = structlog.get_logger(__name__)
 
 LINES_OF_FAILURE: Final = 50
 LINES_OF_STATUS: Final = 20
+MOST_STEPS: Final = 200
+"""From so many on, serving and not serving are told by the state alone: an engine that flaps makes no report longer."""
+_FLAPS: Final = frozenset({Happened.PROBE_PASSED, Happened.PROBE_FAILED})
 _UNSEEN: Final = End()
 _UNSTARTED: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING})
 # A power cut may take back what is not in here: the next start of the worker finds it out again.
@@ -136,8 +139,10 @@ class Launch:
             if isinstance(after, lifecycle.NotAllowed):
                 return False
             self._log.info(happened.value, state=after.value, why=why)
-            step = Step(happened, self._around.machine.now(), why)
-            self._change(state=after, steps=(*self._journal.steps, step), **changes)
+            steps = self._journal.steps
+            if len(steps) < MOST_STEPS or happened not in _FLAPS:
+                steps = (*steps, Step(happened, self._around.machine.now(), why))
+            self._change(state=after, steps=steps, **changes)
             self._around.push(self.status())
             return True
 

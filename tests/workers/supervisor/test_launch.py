@@ -13,6 +13,7 @@ from llmgw.core.lifecycle import Happened
 from llmgw.core.wire import AnswerKind
 from llmgw.core.world import State
 from workers.engines import probe
+from workers.supervisor.launch import MOST_STEPS
 
 
 def test_an_order_becomes_a_serving_engine(running):
@@ -51,6 +52,19 @@ def test_the_pid_file_says_who_the_engine_is(running):
     assert (told["v"], told["pid"], told["pgid"]) == (1, ready.pid, ready.pid)
     assert told["boot_id"] == running.machine.boot_id()
     assert told["argv"][0] == running.settings.llama_server
+
+
+def test_an_engine_that_keeps_changing_its_mind_makes_no_report_longer(running):
+    running.launch()
+    running.heard.wait(State.READY)
+    launch = running.supervisor._launches["launch-1"]
+    for _ in range(MOST_STEPS):
+        launch.happen(Happened.PROBE_FAILED, "no-answer")
+        launch.happen(Happened.PROBE_PASSED)
+    assert len(running.status().steps) == MOST_STEPS
+    assert len(running.heard.story()) >= 2 * MOST_STEPS
+    running.stop()
+    assert running.heard.wait(State.STOPPED).steps[-1].happened is Happened.EXITED
 
 
 def test_an_order_that_comes_again_starts_nothing(running):
