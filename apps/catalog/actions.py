@@ -41,7 +41,7 @@ class Stale:
 
     def text(self) -> str:
         """Say it in one line."""
-        return f"{self.name} is {_revision(self.now)}, this edit began from {_revision(self.seen)}"
+        return f"{self.name} is {_revision(self.now)}, this edit began when it was {_revision(self.seen)}"
 
     def cure(self) -> str:
         """Say what an operator can do."""

@@ -14,6 +14,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     """Django's admin with our first page."""
 
     index_title = "Is it all right?"
+    login_template = "console/login.html"
     enable_nav_sidebar = True
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponseBase:

@@ -16,6 +16,7 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from apps.console.templatetags.console import prose
 from llmgw.core import validation
 from llmgw.core.engines import ENGINES
 from llmgw.core.units import GIB, MIB
@@ -226,9 +227,9 @@ class Sheet:
             told = f"{problem.message} – {problem.cure}"
             form, name = self._find(problem.field)
             if form is None:
-                self.loose.append(told if problem.field in ("", "profiles") else problem.text())
+                self.loose.append(prose(told if problem.field in ("", "profiles") else problem.text()))
             else:
-                form.add_error(name, told)
+                form.add_error(name, prose(told))
 
     def _find(self, place: str) -> tuple[forms.Form | None, str]:
         inner = _PROFILE.fullmatch(place)

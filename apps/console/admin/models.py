@@ -1,5 +1,6 @@
 """Models: the list, the form that declares one, the page that says what became of it, and its retirement."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.contrib import admin, messages
@@ -20,14 +21,13 @@ from apps.console import examples
 from apps.console.admin.base import ReadOnlyAdmin
 from apps.console.admin.model_form import ProfileForms, Sheet
 from apps.console.difference import Change, changes
-from apps.console.foresight import foresee
+from apps.console.foresight import Foreseen, foresee
 from apps.console.request import clock, operator
 from apps.console.templatetags.console import when
 from apps.nodes.models import DeviceRow
 from apps.replicas import queries
 from apps.replicas.explain import Explanation, explain
 from llmgw.core import validation
-from llmgw.core.plan import Plan
 from llmgw.core.wanted import Model
 
 ADD: Final = "catalog.add_modelrow"
@@ -149,7 +149,7 @@ class ModelAdmin(ReadOnlyAdmin):
     def _look(self, request: HttpRequest, row: ModelRow | None, sheet: Sheet, model: Model) -> HttpResponse:
         """Say what the next pass would do, and save nothing."""
         seen = foresee(model, by=operator(request), now=clock())
-        if isinstance(seen, Plan):
+        if isinstance(seen, Foreseen):
             return self._show(request, row, sheet, plan=seen)
         sheet.place(seen)
         return self._show(request, row, sheet)
@@ -174,7 +174,7 @@ class ModelAdmin(ReadOnlyAdmin):
         context = {
             "stale": stale,
             "meanwhile": _meanwhile(stale),
-            "differs": changes(stored, validation.model_to_document(model)),
+            "differs": changes(_complete(stored), _complete(validation.model_to_document(model))),
         }
         return self._show(request, row, Sheet.typed(data, row.name if row else None), **context)
 
@@ -221,4 +221,9 @@ def _meanwhile(stale: Stale) -> list[tuple[AuditRow, tuple[Change, ...]]]:
     """Return what others wrote since: each revision is one entry of the audit."""
     count = max((stale.now or 0) - (stale.seen or 0), 1)
     rows = AuditRow.objects.filter(object_type="model", object_id=stale.name)[: min(count, 10)]
-    return [(row, changes(row.before, row.after)) for row in rows]
+    return [(row, changes(_complete(row.before), _complete(row.after))) for row in rows]
+
+
+def _complete(document: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Say what a document leaves out, so that a difference shows it; nothing stays nothing."""
+    return {"aliases": [], "priority": 0, **document} if document else {}

@@ -138,7 +138,7 @@ def test_a_problem_stands_at_its_field_and_nothing_is_saved(console, given, fiel
 def test_the_name_of_another_model_is_refused_at_the_name(console):
     fleet.declared("smollm2", aliases=["tiny"])
     errors = errors_of(console.post(ADD, typed(name="tiny")))
-    assert any("another model's name or alias" in told for told in errors["name"])
+    assert any("<code>tiny</code> is another model" in told for told in errors["name"])
 
 
 def test_adding_what_is_there_already_overwrites_nothing(console):
@@ -234,6 +234,22 @@ def test_looking_first_says_what_the_next_pass_would_do_and_saves_nothing(consol
     assert not AuditRow.objects.exists()
     refused = console.post(ADD, {**typed(profiles=[{"device_classes": "h100-80g"}]), "_look": ""})
     assert "smollm2/1 would not start" in refused.content.decode()
+
+
+def test_what_would_happen_anyway_is_not_the_edits_doing(console, redis_url):
+    fleet.joined("laptop")
+    fleet.declared("first")
+    fleet.declared("smollm2", replicas=0)
+    page = console.post(edit_url("smollm2"), {**typed(replicas="2", revision="1"), "_look": ""})
+    plan = page.context["plan"]
+    assert [text.split(":")[0] for text in plan.more] == [
+        "queue smollm2/2",
+        "start smollm2/1 by profile cpu on laptop (cpu)",
+    ]
+    assert [refused.replica for refused in plan.refused] == ["smollm2/2"]
+    fewer = console.post(edit_url("first"), {**typed(replicas="0", revision="1"), "_look": ""}).context["plan"]
+    assert fewer.more == ()
+    assert [text.split(" by ")[0] for text in fewer.fewer] == ["start first/1"]
 
 
 def test_retiring_names_what_stops_and_then_does(console, redis_url):
