@@ -122,11 +122,3 @@ def span(name: str, **attributes: str | float | bool) -> AbstractContextManager[
     from opentelemetry import trace  # noqa: PLC0415
 
     return trace.get_tracer("llmgw").start_as_current_span(name, attributes=attributes)
-
-
-def note(**attributes: str | float | bool) -> None:
-    """Add facts to the span we are in."""
-    if _is_on:
-        from opentelemetry import trace  # noqa: PLC0415
-
-        trace.get_current_span().set_attributes(attributes)

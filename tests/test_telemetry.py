@@ -11,7 +11,6 @@ import sys
 from llmgw import telemetry
 telemetry.configure("control")
 with telemetry.continue_trace("00-" + "a" * 32 + "-" + "b" * 16 + "-01"), telemetry.span("pass", by="beat"):
-    telemetry.note(actions=3)
     print(repr(telemetry.current_traceparent()))
 print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
