@@ -89,15 +89,25 @@ def pids() -> Iterator[int]:
     return (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
 
 
-def leaders_by_launch() -> dict[str, int]:
-    """Find every living engine of this machine by what its environment says: launch id → pid of the group's leader."""
+def leaders_by_launch(folders: Path) -> dict[str, int]:
+    """Find every living engine that was started in one of these folders: launch id → pid of the group's leader.
+
+    Its environment says which launch it belongs to, and where it stands whose: a machine may have several nodes.
+    """
     found = {}
     for pid in pids():
         launch_id = launch_id_of(pid)
         stat = stat_of(pid) if launch_id else None
-        if launch_id and stat and stat.is_alive and stat.session == pid:
+        if launch_id and stat and stat.is_alive and stat.session == pid and _stands_in(pid, folders / launch_id):
             found[launch_id] = pid
     return found
+
+
+def _stands_in(pid: int, folder: Path) -> bool:
+    try:
+        return (_PROC / str(pid) / "cwd").samefile(folder)
+    except OSError:
+        return False
 
 
 def _zero_separated(path: Path) -> tuple[str, ...]:

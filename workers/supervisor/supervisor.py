@@ -71,7 +71,7 @@ class Supervisor:
     def adopt(self) -> None:
         """Take over what an earlier worker has begun; what cannot be taken over safely becomes a finding."""
         self._tombstones.read(self._around.machine.now())
-        leaders = process.leaders_by_launch()
+        leaders = process.leaders_by_launch(self._folders)
         names = self._around.machine.names_in(self._folders)
         for name in names:
             self._take_up(LaunchFolder(self._folders / name), leaders)

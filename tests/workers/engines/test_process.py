@@ -25,7 +25,8 @@ def at_gate(processes, tmp_path):
 
     def start(argv=SLEEP):
         environment = {"PATH": "/usr/bin:/bin", MARK: processes.mark, process.LAUNCH_ID: "launch-1"}
-        return process.spawn(argv, environment, tmp_path, tmp_path / "engine.log")
+        (tmp_path / "launch-1").mkdir(exist_ok=True)
+        return process.spawn(argv, environment, tmp_path / "launch-1", tmp_path / "engine.log")
 
     return start
 
@@ -62,12 +63,17 @@ def test_a_killed_parent_is_a_closed_gate(at_gate, eventually):
     held.close()
 
 
-def test_behind_the_gate_it_is_the_engine_itself(engine):
+def test_behind_the_gate_it_is_the_engine_itself(engine, tmp_path):
     stat = process.stat_of(engine.pid)
     assert stat is not None
     assert stat.pgrp == stat.session == engine.pid
     assert process.argv_of(engine.pid) == SLEEP
-    assert process.leaders_by_launch()["launch-1"] == engine.pid
+    assert process.leaders_by_launch(tmp_path)["launch-1"] == engine.pid
+
+
+def test_an_engine_of_another_node_on_this_machine_is_not_found(engine, tmp_path):
+    (tmp_path / "other" / "launch-1").mkdir(parents=True)
+    assert process.leaders_by_launch(tmp_path / "other") == {}
 
 
 def test_output_is_appended_to_the_log(at_gate, tmp_path, eventually):

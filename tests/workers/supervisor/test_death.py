@@ -72,7 +72,7 @@ class Worker:
 
     def _is_engine(self, process):
         try:
-            return process.environ().get("LLMGW_LAUNCH_ID") == "launch-1" and os.getsid(process.pid) == process.pid
+            return process.cwd().startswith(str(self.state)) and os.getsid(process.pid) == process.pid
         except (psutil.Error, OSError):
             return False
 
