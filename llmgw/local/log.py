@@ -1,7 +1,10 @@
 """The one log of `up`: what each program says, every line with the program's name before it."""
 
+import io
 import json
+import os
 import re
+import signal
 import sys
 from datetime import UTC, datetime
 from typing import IO, Any, Final
@@ -19,6 +22,8 @@ class Log:
 
     def __init__(self, out: IO[str] | None = None, *, as_json: bool = False) -> None:
         self._out = out or sys.stdout
+        if isinstance(self._out, io.TextIOWrapper):
+            self._out.reconfigure(errors="replace")  # a terminal that knows no arrows shows question marks
         self.as_json = as_json
         self._colour = not as_json and self._out.isatty()
 
@@ -45,7 +50,11 @@ class Log:
         self._print(logs.as_json(clean) if self.as_json else logs.as_text(clean, colour=self._colour))
 
     def _print(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:  # nobody reads any more, as with `| head`: end as if we were told to
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _event(text: str) -> dict[str, Any] | None:

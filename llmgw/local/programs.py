@@ -50,9 +50,15 @@ class Wanted:
 
     def check(self) -> Refused | None:
         """Say which port cannot be had, if any."""
-        return ports.check(self.host, self.console_port, "--port") or ports.check(
-            self.host, self.router_port, "--router-port"
-        )
+        listened_on = {"--port": self.console_port, "--router-port": self.router_port, "--redis-port": self.redis_port}
+        wanted = [(option, port) for option, port in listened_on.items() if port]
+        for option, port in wanted:
+            host = ports.LOOPBACK if option == "--redis-port" else self.host
+            if refused := ports.check(host, port, option):
+                return refused
+        if len({port for _, port in wanted}) < len(wanted):
+            return Refused("port.twice", "two programs were given the same port", "give each its own")
+        return None
 
 
 # --- Redis --------------------------------------------------------------------------------------------------------

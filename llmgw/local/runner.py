@@ -73,7 +73,9 @@ class Runner:
     async def run(self) -> int | Refused:
         """Run everything; return the exit code of `up`, or what a step has refused."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a hang-up is of no concern.
+        hangs_up = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        for number in (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])):
             loop.add_signal_handler(number, self._on_signal, number)
         tasks = [asyncio.create_task(self._keep(program)) for program in self._programs]
         tasks += [asyncio.create_task(self._do(step)) for step in self._steps]

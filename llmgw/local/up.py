@@ -48,8 +48,10 @@ class Preparation(Protocol):
         """Declare the demo's model, unless it was declared before."""
         ...
 
-    def follow(self, model: str, say: Callable[..., None], answers: Callable[[], bool], stop: threading.Event) -> bool:
-        """Tell how a model comes up until it answers; False if we are to stop first."""
+    def follow(
+        self, model: str, since: float, say: Callable[..., None], answers: Callable[[], bool], stop: threading.Event
+    ) -> bool:
+        """Tell how a model has come up since that moment until it answers; False if we are to stop first."""
         ...
 
 
@@ -177,6 +179,7 @@ class Errand:
         self._load = load
         self._fingerprint = fingerprint(wanted.state, database_url)
         self._key = ""
+        self._began = time.time()
 
     def steps(self) -> list[Step]:
         """Return them in order; programs wait for the database only where it may need something."""
@@ -228,7 +231,7 @@ class Errand:
         def answers() -> bool:
             return first_words.answers(self._wanted.router_url, self._key, demo.MODEL)
 
-        if self._django.follow(demo.MODEL, self._log.say, answers, stopping):
+        if self._django.follow(demo.MODEL, self._began, self._log.say, answers, stopping):
             took = round(time.monotonic() - began, 2)
             self._log.say(f"model {demo.MODEL} is ready: it has answered through the router", seconds=took)
 

@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from llmgw.local import ports
-from llmgw.local.state import Refused
+from llmgw.local.programs import Wanted
+from llmgw.local.state import Refused, StateFolder
 
 
 @pytest.fixture
@@ -30,6 +31,17 @@ def test_a_taken_port_is_refused_with_its_owner_and_another(taken):
     other = int(refused.cure.rpartition(" ")[2])
     assert other > taken
     assert ports.why_not(ports.LOOPBACK, other) is None
+
+
+def test_each_program_is_given_a_port_of_its_own(taken, tmp_path):
+    port = ports.any_free()
+    state = StateFolder(tmp_path)
+    twice = Wanted(state, console_port=port, router_port=port).check()
+    assert isinstance(twice, Refused)
+    assert twice.code == "port.twice"
+    redis = Wanted(state, console_port=port, router_port=ports.any_free(), redis_port=taken).check()
+    assert isinstance(redis, Refused)
+    assert "--redis-port" in redis.cure
 
 
 def test_a_host_that_is_not_ours_is_refused():

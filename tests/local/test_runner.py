@@ -155,6 +155,17 @@ def test_a_signal_ends_all_and_those_that_are_needed_last(run, number):
     assert not list((running.state.path / "run").iterdir())
 
 
+def test_it_ends_when_nobody_reads_its_log_any_more(processes, eventually, tmp_path):
+    told = {"state": str(tmp_path / "state"), "programs": [{"name": "web", "script": forever("echo a line")}]}
+    run = processes.start([sys.executable, "-c", RUN, json.dumps(told)], stdout=subprocess.PIPE)
+    assert run.stdout.readline()
+    web = identity.read(StateFolder(tmp_path / "state").record("web"))
+    assert web is not None
+    run.stdout.close()
+    os.kill(web.pid, signal.SIGKILL)  # which it wants to tell
+    assert run.wait(20) == 0
+
+
 def test_one_that_does_not_listen_is_killed(run):
     running = run({"name": "web", "script": forever("trap '' TERM\necho deaf")}, patience=0.3)
     running.until("deaf")

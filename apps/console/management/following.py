@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from apps.replicas.models import ReplicaRow, TransitionRow
@@ -15,12 +16,13 @@ Say = Callable[..., None]
 class Follower:
     """Looks at the rows of one model until one of its replicas serves."""
 
-    def __init__(self, model: str, say: Say, answers: Callable[[], bool]) -> None:
+    def __init__(self, model: str, since: datetime, say: Say, answers: Callable[[], bool]) -> None:
         self._model = model
         self._say = say
         self._answers = answers
-        self._last_move = TransitionRow.objects.order_by("-id").values_list("id", flat=True).first() or 0
-        self._since: dict[str, Any] = {}
+        self._since = since
+        self._last_move = 0
+        self._moved_at: dict[str, datetime] = {}
         self._refusals: dict[str, str] = {}
 
     def follow(self, stopping: threading.Event) -> bool:
@@ -41,16 +43,16 @@ class Follower:
 
     def _tell_moves(self) -> None:
         moves = TransitionRow.objects.filter(
-            replica__model__name=self._model, shard__isnull=True, id__gt=self._last_move
+            replica__model__name=self._model, shard__isnull=True, id__gt=self._last_move, at__gte=self._since
         )
         for move in moves.select_related("replica__model").order_by("id"):
             name = move.replica.name if move.replica else self._model
-            began = self._since.get(name)
+            began = self._moved_at.get(name)
             took = {} if began is None else {"seconds": round((move.at - began).total_seconds(), 2)}
             why = {"why": move.why} if move.why else {}
             level = "warning" if move.after == State.FAILED else "info"
             self._say(f"{name} {move.before} → {move.after}", level=level, **took, **why)
-            self._since[name] = move.at
+            self._moved_at[name] = move.at
             self._last_move = move.pk
 
     def _tell_refusals(self) -> None:

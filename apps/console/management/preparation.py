@@ -128,7 +128,9 @@ def declare_demo() -> bool:
         return True
 
 
-def follow(model: str, say: Callable[..., None], answers: Callable[[], bool], stop: threading.Event) -> bool:
-    """Tell how a model comes up until it answers; False if we are to stop first."""
+def follow(
+    model: str, since: float, say: Callable[..., None], answers: Callable[[], bool], stop: threading.Event
+) -> bool:
+    """Tell how a model has come up since that moment until it answers; False if we are to stop first."""
     with _own_connection():
-        return Follower(model, say, answers).follow(stop)
+        return Follower(model, datetime.fromtimestamp(since, UTC), say, answers).follow(stop)

@@ -99,7 +99,7 @@ def test_following_ends_when_it_is_told_to(redis_url):
     preparation.declare_demo()
     stop = threading.Event()
     stop.set()
-    assert not preparation.follow(demo.MODEL, print, lambda: True, stop)
+    assert not preparation.follow(demo.MODEL, 0.0, print, lambda: True, stop)
 
 
 def test_a_place_that_is_missing_is_told_once(redis_url):
@@ -112,7 +112,7 @@ def test_a_place_that_is_missing_is_told_once(redis_url):
             model=ModelRow.objects.get(), ordinal=1, state_since=now, created_at=now, refusals=[no]
         )
     said = []
-    follower = Follower(demo.MODEL, lambda text, **_: said.append(text), lambda: False)
+    follower = Follower(demo.MODEL, now, lambda text, **_: said.append(text), lambda: False)
     follower._tell_refusals()
     follower._tell_refusals()
     assert said == ["smollm2/1 waits for a place: fleet: no node has joined"]
