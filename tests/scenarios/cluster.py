@@ -39,7 +39,7 @@ class Cluster:
 
     folder: Path
     heartbeat_s: float = 0.5
-    lost_ticks: int = 9
+    lost_ticks: int = 12
     database_url: str = ""
     extra_env: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -66,6 +66,7 @@ class Cluster:
                 "DJANGO_SETTINGS_MODULE": "llmgw.settings",
                 "REDIS_URL": self.redis_url,
                 "LLMGW_HEARTBEAT_S": str(self.heartbeat_s),
+                "LLMGW_UNREACHABLE_TICKS": "5",  # a busy test machine may miss a few
                 "LLMGW_LOST_TICKS": str(self.lost_ticks),
                 "LLMGW_RECONCILE_S": "1",
                 "LLMGW_ORDER_RESEND_S": "1",
