@@ -101,6 +101,7 @@ class Node:
             identity=self._identity,
             fetcher=Fetcher(settings),
             push=self._reporter.push,
+            findings_changed=self._register_again,
         )
         self._inventory = InventoryWatch(make_collector(settings, machine).collect, self._reporter)
         self._heart = Heart(settings.redis_url, settings.id, self._beat)
@@ -146,7 +147,11 @@ class Node:
         self._reporter.push(*([status] if status else []), answer=answer)
         log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
         hello = isinstance(order, wire.HelloOrder) and answer.kind is not wire.AnswerKind.REFUSED
-        if hello and self._inventory.told:  # else the first look is not over, and registers by itself
+        if hello:
+            self._register_again()
+
+    def _register_again(self) -> None:
+        if self._inventory.told:  # else the first look is not over, and registers by itself
             self._reporter.register()
 
     def _refuse(self, raw: object, why: wire.Unreadable) -> None:

@@ -25,7 +25,9 @@ def main(state: str, program: str, first: str, last: str) -> int:
         return 3
     push = tell
     fetcher = Fetcher(settings)
-    supervisor = Supervisor(machine=machine, settings=settings, identity=identity, fetcher=fetcher, push=push)
+    supervisor = Supervisor(
+        machine=machine, settings=settings, identity=identity, fetcher=fetcher, push=push, findings_changed=lambda: None
+    )
     supervisor.adopt()
     tell({"kept": supervisor.statuses(), "findings": supervisor.findings()})
     for line in sys.stdin:

@@ -170,6 +170,15 @@ def test_an_order_becomes_an_engine_that_serves_and_stops(site):
     site.wait_for("launch-1", State.STOPPED)
 
 
+def test_what_stands_in_the_way_of_readiness_is_told_at_once(site):
+    site.start_ready()
+    site.launch("launch-1", "--fake-name", "other")
+    found = eventually(lambda: site.control.of(wire.Registration)[-1].findings, timeout=10)
+    assert [(finding.code, finding.launch_id) for finding in found] == [("probe.foreign", "launch-1")]
+    site.control.send(wire.StopOrder, launch_id="launch-1")
+    eventually(lambda: not site.control.of(wire.Registration)[-1].findings, timeout=10)
+
+
 def test_orders_that_cannot_be_read_or_are_not_for_us_are_refused(site):
     site.start_ready()
     site.control.send_raw({"v": 99, "kind": "hello", "order_id": "new-version"})

@@ -100,10 +100,12 @@ class Launch:
         return self._oddity
 
     def notice(self, oddity: str) -> None:
-        """Keep it for the findings, and log it once."""
-        if oddity and oddity != self._oddity:
+        """Keep it for the findings; what is new there, or gone from there, is told at once."""
+        before, self._oddity = self._oddity, oddity
+        if oddity and oddity != before:
             self._log.warning(oddity)
-        self._oddity = oddity
+        if bool(oddity) != bool(before):
+            self._around.findings_changed()
 
     def status(self) -> ShardStatus:
         """Say all there is to say."""
@@ -247,6 +249,7 @@ class Launch:
         left = watched.end_leftovers()
         end = watched.end()
         watched.close()
+        self.notice("")
         with self._lock:
             self._process = None
             self._watch = None

@@ -51,11 +51,12 @@ class Supervisor:
         identity: Identity,
         fetcher: Fetches,
         push: Callable[[ShardStatus], None],
+        findings_changed: Callable[[], None],
         timing: Timing = _TIMING,
     ) -> None:
-        """`push` is called with every change, in order for each launch; it must not wait."""
+        """Neither call may wait: `push` with every change, in order for each launch, `findings_changed` when odd."""
         ports = PortBook(settings.engine_host, settings.engine_ports)
-        self._around = Surroundings(machine, settings, fetcher, push, ports, timing)
+        self._around = Surroundings(machine, settings, fetcher, push, findings_changed, ports, timing)
         self._identity = identity
         self._launches: dict[LaunchId, Launch] = {}
         self._tombstones = Tombstones(settings.state / "tombstones")

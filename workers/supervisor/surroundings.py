@@ -95,5 +95,6 @@ class Surroundings:
     settings: NodeSettings
     fetcher: Fetches
     push: Callable[[ShardStatus], None]
+    findings_changed: Callable[[], None]
     ports: PortBook
     timing: Timing

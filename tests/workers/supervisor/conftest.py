@@ -33,12 +33,16 @@ class Heard:
 
     def __init__(self):
         self.statuses = []
+        self.findings_changed = 0
         self._news = threading.Condition()
 
     def push(self, status):
         with self._news:
             self.statuses.append(status)
             self._news.notify_all()
+
+    def look_again(self):
+        self.findings_changed += 1
 
     def wait(self, state, launch="launch-1", *, timeout=15.0, count=1):
         """Wait until a launch was in a state so many times; return that status."""
@@ -78,6 +82,7 @@ class Node:
             identity=self.identity,
             fetcher=fetcher or Fetcher(self.settings),
             push=self.heard.push,
+            findings_changed=self.heard.look_again,
             timing=self.timing,
         )
         self.supervisor.adopt()

@@ -192,6 +192,10 @@ def test_a_stranger_on_the_port_never_serves(node, processes, eventually):
     eventually(lambda: [found.code for found in node.supervisor.findings()] == ["probe.foreign"])
     assert "not this launch's" in node.supervisor.findings()[0].text
     assert node.status().state is State.LOADING
+    eventually(lambda: node.heard.findings_changed == 1)
+    node.stop()
+    node.heard.wait(State.STOPPED)
+    assert (node.supervisor.findings(), node.heard.findings_changed) == ((), 2)
 
 
 def test_a_wrapper_that_stays_may_serve_by_its_child(node):
