@@ -41,6 +41,8 @@ class NodeSettings:
     engine_ports: tuple[int, int] = (20000, 20999)
     """First and last port for engines; below the range that the kernel hands out by itself."""
     engine_log_bytes: Bytes = _LOG_BYTES
+    load_timeout_s: int = 3600
+    """Seconds from an engine's start until it must have served for the first time; 0 waits for ever."""
     memory_reserve_bytes: Bytes = _RESERVE
     """Main memory that engines on the CPU must leave alone."""
     nvidia_smi: str = "nvidia-smi"
@@ -172,6 +174,7 @@ KEYS: Final[Mapping[str, Kind]] = MappingProxyType(
             "the first and the last port, 1024 to 65535, such as [20000, 20999]", _read_ports, _ports_from_text
         ),
         "engine_log_bytes": _whole(64 * 1024),
+        "load_timeout_s": _whole(0),
         "memory_reserve_bytes": _whole(0),
         "nvidia_smi": _ANY,
         "nvml": _text(r"auto|off|/.+", "auto, off, or the absolute path of libnvidia-ml"),

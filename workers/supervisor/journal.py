@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from llmgw.core.lifecycle import Happened
 from llmgw.core.units import LaunchId, OrderId, Seconds
 from llmgw.core.wire import Failure, LaunchOrder, Step
 from llmgw.core.world import State
@@ -47,6 +48,10 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def launch_id(self) -> LaunchId:
         return self.order.launch_id
+
+    def first(self, happened: Happened) -> Seconds | None:
+        """Return when that happened for the first time; None while it has not."""
+        return next((step.at for step in self.steps if step.happened is happened), None)
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):

@@ -244,8 +244,8 @@ class Launch:
             self._watch = Watch(self, self._engine, self._process, self._around)
             return self._watch
 
-    def ended(self, watched: EngineProcess) -> None:
-        """Its process has ended: see what is left of it, and say how."""
+    def ended(self, watched: EngineProcess, *, is_overdue: bool = False) -> None:
+        """Its process has ended, by our hand if it was overdue: see what is left of it, and say how."""
         left = watched.end_leftovers()
         end = watched.end()
         watched.close()
@@ -259,10 +259,13 @@ class Launch:
                 self._around.ports.release(self.launch_id)
                 self.happen(Happened.EXITED, end.text())
             else:
-                self.fail(*self._cause(end), end, happened=Happened.EXITED)
+                self.fail(*(self._never_ready() if is_overdue else self._cause(end)), end, happened=Happened.EXITED)
+
+    def _never_ready(self) -> tuple[str, str]:
+        return "never-ready", sentence("never-ready", f"{self._around.settings.load_timeout_s} s")
 
     def _cause(self, end: End) -> tuple[str, str]:
-        served = any(step.happened is Happened.PROBE_PASSED for step in self._journal.steps)
+        served = self._journal.first(Happened.PROBE_PASSED) is not None
         tail = logfile.tail(self._folder.log, LINES_OF_FAILURE)
         if not served and end.exit_code in process.NEVER_RAN:
             return "launch-failed", sentence("launch-failed", tail[-1] if tail else end.text())

@@ -1,5 +1,6 @@
 """Watches one running engine: sees its end at once, finds out when it serves and when not, and ends it when asked."""
 
+import math
 import os
 import select
 import signal
@@ -51,8 +52,8 @@ class Watched(Protocol):
         """Keep, for people, what stands in the way of readiness; empty when nothing does."""
         ...
 
-    def ended(self, watched: EngineProcess) -> None:
-        """Its process is no more."""
+    def ended(self, watched: EngineProcess, *, is_overdue: bool = False) -> None:
+        """Its process is no more; an overdue one was ended because it did not get ready in time."""
         ...
 
 
@@ -73,6 +74,17 @@ class Watch:
         self._misses = 0
         self._idle = 0
         self._term_sent_at: float | None = None
+        self._overdue_at = self._loading_since + self._time_to_load()
+        self._is_overdue = False
+
+    def _time_to_load(self) -> float:
+        """Return how long it may still take until it first serves; for what has served once there is no limit."""
+        limit, told = self._around.settings.load_timeout_s, self._launch.journal
+        started = told.first(Happened.PROCESS_STARTED)
+        if limit == 0 or started is None or told.first(Happened.PROBE_PASSED) is not None:
+            return math.inf
+        # An engine that was adopted has loaded under another worker, too.
+        return limit - max(0.0, self._around.machine.now() - started)
 
     def _monotonic(self) -> float:
         return self._around.machine.monotonic()
@@ -97,7 +109,7 @@ class Watch:
             awake = {descriptor for descriptor, _ in poll.poll(self._milliseconds())}
             if self._process.fileno() in awake:
                 self._let_go()
-                self._launch.ended(self._process)
+                self._launch.ended(self._process, is_overdue=self._is_overdue)
                 return
             if self._wake in awake:
                 os.eventfd_read(self._wake)
@@ -131,7 +143,7 @@ class Watch:
         state = self._launch.state
         if state is State.DRAINING:
             return self._drain()
-        return self._end() if state is State.STOPPING else self._probe(state)
+        return self._end() if state is State.STOPPING or self._is_overdue else self._probe(state)
 
     # --- does it serve? -------------------------------------------------------------------------------------------
 
@@ -139,6 +151,7 @@ class Watch:
         answer = self._answer(state)
         if answer is Readiness.READY:
             self._misses = 0
+            self._overdue_at = math.inf
             self._launch.happen(Happened.PROBE_PASSED)  # forbidden, and no news, for what serves already
             return self._timing.alive
         if state is State.READY:
@@ -147,6 +160,8 @@ class Watch:
                 return self._timing.doubt
             self._loading_since = self._monotonic()
             self._launch.happen(Happened.PROBE_FAILED, f"{self._misses} looks in a row: {answer.value}")
+        if self._monotonic() >= self._overdue_at:
+            return self._give_up()
         return self._timing.loading(self._monotonic() - self._loading_since)
 
     def _answer(self, state: State) -> Readiness:
@@ -162,6 +177,11 @@ class Watch:
     def _is_ours(self, host: str, port: int) -> bool:
         """Another launch may serve the same name: the one who listens must be of our process group."""
         return listening.all_held_by(host, port, self._process.group())
+
+    def _give_up(self) -> float:
+        log.warning("not ready in time, ended", launch_id=self._launch.journal.launch_id)
+        self._is_overdue = True
+        return _NOW
 
     # --- its end --------------------------------------------------------------------------------------------------
 

@@ -196,7 +196,7 @@ LAUNCH_FAILED: Final = _kind(
 NEVER_READY: Final = _kind(
     "never-ready",
     "the engine did not get ready in time",
-    "read its last lines; slow disks need a longer load time-out in the node's settings",
+    "read its last lines; if it only needs more time, raise `load_timeout_s` in the node's settings",
 )
 VANISHED: Final = _kind(
     "vanished",

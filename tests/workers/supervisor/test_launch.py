@@ -10,10 +10,12 @@ import psutil
 import pytest
 
 from llmgw.core.lifecycle import Happened
+from llmgw.core.units import Seconds
 from llmgw.core.wire import AnswerKind
 from llmgw.core.world import State
 from workers.engines import probe
 from workers.supervisor.launch import MOST_STEPS
+from workers.system import RealMachine
 
 
 def test_an_order_becomes_a_serving_engine(running):
@@ -221,6 +223,56 @@ def test_an_engine_that_stops_answering_loads_again_and_comes_back(node):
     assert "3 looks in a row" in loading.steps[-1].why
     well.touch()
     assert node.heard.wait(State.READY, count=2).pid == pid
+
+
+class LaterMachine(RealMachine):
+    """Its clock has gone on by an hour while nobody watched."""
+
+    def now(self):
+        return Seconds(super().now() + 3600)
+
+
+def test_an_engine_that_hangs_while_it_loads_is_ended(node):
+    node.start(load_timeout_s=1)
+    node.launch("--fake-load-s", "600", "--fake-say", "loading tensors", "--fake-child", "--fake-ignore-term")
+    loading = node.heard.wait(State.LOADING)
+    failed = node.heard.wait(State.FAILED)
+    assert failed.failure.failure_class == "never-ready"
+    assert "in time: 1 s" in failed.failure.text
+    assert failed.failure.tail[-1] == "loading tensors"
+    assert failed.steps[-1].at - loading.steps[-1].at >= 1
+    assert not engines_of(node)
+
+
+def test_the_time_to_load_goes_on_while_no_worker_is_there(running):
+    running.launch("--fake-load-s", "600")
+    running.heard.wait(State.LOADING)
+    running.restart(machine=LaterMachine(running.environment))
+    assert running.heard.wait(State.FAILED).failure.failure_class == "never-ready"
+
+
+def test_without_a_limit_a_load_may_take_for_ever(running):
+    running.launch("--fake-load-s", "1")
+    running.heard.wait(State.LOADING)
+    running.restart(machine=LaterMachine(running.environment), load_timeout_s=0)
+    running.heard.wait(State.READY)
+
+
+def test_an_engine_that_has_served_is_not_ended_for_being_slow(node, eventually):
+    well = node.weights.with_name("well")
+    node.start(load_timeout_s=1)
+    node.launch("--fake-sick-after-s", "0.5", "--fake-well-file", str(well))
+    pid = node.heard.wait(State.READY).pid
+    since = node.heard.wait(State.LOADING, count=2).steps[-1].at
+    eventually(lambda: node.machine.now() > since + 1.2)
+    well.touch()
+    assert node.heard.wait(State.READY, count=2).pid == pid
+    # Nor by the next worker, which has only the journal to go by.
+    well.unlink()
+    node.heard.wait(State.LOADING, count=3)
+    node.restart(machine=LaterMachine(node.environment))
+    well.touch()
+    assert node.heard.wait(State.READY).pid == pid
 
 
 def test_a_chatty_engine_does_not_fill_the_disk(node, eventually):
