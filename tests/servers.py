@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import redis
+
+from llmgw.local.runner import end_with_parent
 
 LOOPBACK = "127.0.0.1"
 
@@ -41,6 +43,20 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, every: float =
 
 def _said_by(condition: Callable[[], object]) -> str:
     return getattr(condition, "__qualname__", repr(condition))
+
+
+def _popen(argv: list[str], folder: Path, log: IO[bytes], user: str | None = None) -> "subprocess.Popen[bytes]":
+    """Start a server that ends with the tests, even if those are killed."""
+    return subprocess.Popen(
+        argv,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        user=user,
+        preexec_fn=end_with_parent,  # noqa: PLW1509  # it calls the kernel, and nothing else
+    )
 
 
 class Valkey:
@@ -82,7 +98,7 @@ class Valkey:
         argv += ["--save", "", "--appendonly", "yes" if self._keeps else "no"]
         argv += ["--requirepass", self._password] if self._password else []
         with (self.folder / "valkey.log").open("ab") as log:
-            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            return _popen(argv, self.folder, log)
 
     def _answers_or_ended(self) -> bool:
         if self._process is None or self._process.poll() is not None:
@@ -137,15 +153,8 @@ class Postgres:
 
     def _call(self, program: str, *words: str) -> "subprocess.Popen[bytes]":
         with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [str(self._bin / program), "-D", str(self._folder / "data"), *words],
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                user="nobody" if os.geteuid() == 0 else None,
-            )
+            argv = [str(self._bin / program), "-D", str(self._folder / "data"), *words]
+            return _popen(argv, self._folder, log, user="nobody" if os.geteuid() == 0 else None)
 
     def _is_ready(self) -> bool:
         if self._process is None or self._process.poll() is not None:

@@ -220,7 +220,7 @@ async def _spawn(program: Program, output: int) -> asyncio.subprocess.Process:
         stderr=asyncio.subprocess.STDOUT,
         # Ctrl-C on the terminal is for us alone: a process group of its own.
         process_group=0,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        preexec_fn=end_with_parent if sys.platform == "linux" else None,
     )
 
 
@@ -230,7 +230,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _OURSELVES: Final = os.getpid()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Have the kernel end this child when `up` is killed; engines, its grandchildren, do not inherit that."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
