@@ -1,6 +1,7 @@
 """The command line of a node: `llmgw-node run`, `llmgw-node inventory`, `llmgw-node stop-engines`."""
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -76,7 +77,8 @@ def _run(settings: NodeSettings) -> int:
     except StateRefused as refused:
         print(f"llmgw-node: {refused}", file=sys.stderr)
     except OSError as error:
-        cure = "correct `state` in the node's settings, or the folder's rights"
+        full = error.errno == errno.ENOSPC
+        cure = "free some space" if full else "correct `state` in the node's settings, or the folder's rights"
         print(f"llmgw-node: {error.filename or settings.state}: {error.strerror} – {cure}", file=sys.stderr)
     return FAILED
 

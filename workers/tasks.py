@@ -143,7 +143,11 @@ class Node:
     def _take(self, order: wire.AnyOrder) -> None:
         if isinstance(order, wire.LaunchOrder):
             self._reporter.trace(order.launch_id, trace_of(order))
-        answer, status = self._supervisor.take(order)
+        try:
+            answer, status = self._supervisor.take(order)
+        except OSError as error:  # not answered: it comes again
+            log.warning("order cannot be kept, free some space or see to the folder", error=str(error))
+            return
         self._reporter.push(*([status] if status else []), answer=answer)
         log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
         hello = isinstance(order, wire.HelloOrder) and answer.kind is not wire.AnswerKind.REFUSED

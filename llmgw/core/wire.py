@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final, cast
+from typing import Annotated, Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -19,6 +19,11 @@ from llmgw.core.wanted import Source
 from llmgw.core.world import Device, State
 
 VERSION: Final = 1
+
+# No database keeps larger ones; an epoch beyond its bound would be kept by a node and never be caught up with.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Serial = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 # --- names ------------------------------------------------------------------------------------------------------
 
@@ -62,7 +67,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     order_id: OrderId
     node: NodeName
-    epoch: int
+    epoch: Count
     """The node's epoch as the control plane knows it; a node that has seen a higher one refuses the order."""
     issued_at: Seconds
     v: int = VERSION
@@ -79,11 +84,11 @@ class LaunchOrder(Order, frozen=True, kw_only=True, tag="launch"):
     replica: ReplicaId
     model: str
     """The name the engine must serve under, and the one that readiness asks for."""
-    attempt: int
+    attempt: Count
     engine: str
     source: Source
     devices: tuple[str, ...]
-    rank: int = 0
+    rank: Count = 0
     context_length: int | None = None
     quantization: str | None = None
     tensor_parallel: int = 1
@@ -147,16 +152,16 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     launch_id: LaunchId
     replica: ReplicaId
-    attempt: int
+    attempt: Count
     state: State
     steps: tuple[Step, ...]
     """The history of the launch, so that a lost report loses nothing; very many changes of mind are left out."""
-    rank: int = 0
+    rank: Count = 0
     devices: tuple[str, ...] = ()
     host: str | None = None
-    port: int | None = None
+    port: Port | None = None
     """Where the engine takes requests; None until a port was chosen."""
-    pid: int | None = None
+    pid: Count | None = None
     adopted: bool = False
     """True when the present worker found the engine instead of starting it."""
     progress: Progress | None = None
@@ -169,7 +174,8 @@ class Finding(msgspec.Struct, frozen=True):
     """Something odd on the node that was left alone, such as a pid file that names another process."""
 
     code: str
-    """For example `pidfile.torn`, `pidfile.start-time`, `journal.version`, `probe.foreign`."""
+    """For example `pidfile.torn`, `pidfile.start-time`, `journal.version`, `engine.without-journal`,
+    `probe.foreign`."""
     text: str
     """What was found, where, and what to do."""
     launch_id: LaunchId | None = None
@@ -189,7 +195,8 @@ class Answer(msgspec.Struct, frozen=True):
     order_id: OrderId
     kind: AnswerKind
     code: str = ""
-    """For a refusal: `order.stale-epoch`, `order.overtaken`, `order.version`, `order.invalid`, `order.other-node`."""
+    """For a refusal: `order.stale-epoch`, `order.overtaken`, `order.version`, `order.invalid`, `order.other-node`,
+    `order.not-kept`."""
     text: str = ""
 
 
@@ -218,8 +225,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     instance: str
     """Identity of the node's state folder; another one under the same node name is another node's history."""
     boot_id: str
-    epoch: int
-    seq: int
+    epoch: Count
+    seq: Serial
     """Rises with every report of this instance, over restarts of the worker too."""
     sent_at: Seconds
     v: int = VERSION
@@ -258,8 +265,8 @@ AnyReport = Registration | InventoryChanged | ShardReport
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """A node's answer to one tick: the fields of its hash at `beat_key`."""
 
-    tick: int
-    epoch: int
+    tick: Serial
+    epoch: Count
     instance: str
     boot_id: str
     digest: str

@@ -141,3 +141,20 @@ def test_a_digest_is_the_same_in_any_order_and_another_for_other_states():
     assert wire.digest(launches) == wire.digest(reversed(launches)) == "a7a41859"
     assert wire.digest([("a", "ready"), ("b", "ready")]) != wire.digest(launches)
     assert wire.digest([]) == "00000000"
+
+
+@pytest.mark.parametrize(
+    ("read", "kind", "field", "value"),
+    [
+        (order_from_wire, "hello", "epoch", 2**31),
+        (order_from_wire, "hello", "epoch", -1),
+        (report_from_wire, "shards", "epoch", 2**31),
+        (report_from_wire, "shards", "seq", 2**63),
+    ],
+)
+def test_a_number_that_no_database_keeps_is_turned_down(read, kind, field, value):
+    order = {"order_id": "o", "node": "n1", "epoch": 1, "issued_at": 0.0}
+    report = {"node": "n1", "instance": "i", "boot_id": "b", "epoch": 1, "seq": 1, "sent_at": 0.0}
+    good = {"v": 1, "kind": kind} | (order if read is order_from_wire else report)
+    assert not isinstance(read(good), Unreadable)
+    assert field in read(good | {field: value}).text()

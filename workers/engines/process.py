@@ -104,10 +104,12 @@ def leaders_by_launch(folders: Path) -> dict[str, int]:
 
 
 def _stands_in(pid: int, folder: Path) -> bool:
+    """Tell whether it stands in a folder, which may have been deleted since."""
     try:
-        return (_PROC / str(pid) / "cwd").samefile(folder)
+        told = str((_PROC / str(pid) / "cwd").readlink())
     except OSError:
         return False
+    return Path(told.removesuffix(" (deleted)")) == folder.resolve()
 
 
 def _zero_separated(path: Path) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What becomes of a launch that an earlier worker has begun: taken over, gone on with, or given up; never guessed."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -92,6 +92,17 @@ def _leave(launch: Launch, code: str, what: str, leaders: Mapping[str, int]) -> 
     text = f"{launch.folder.path}: {what}{left} – {cure}"
     launch.vanish(text)
     return Finding(code, text, launch.launch_id)
+
+
+def without_folder(leaders: Mapping[str, int], kept: Collection[str]) -> Iterator[Finding]:
+    """Find engines that were started here and of which no folder is left: nobody can know that they are not wanted."""
+    for launch_id, leader in leaders.items():
+        if launch_id not in kept:
+            text = (
+                f"process {leader} is the engine of launch {launch_id}, of which no journal is left; it was left alone"
+                f" – see with `ps -fp {leader}`, and end it with `kill {leader}`"
+            )
+            yield Finding("engine.without-journal", text, LaunchId(launch_id))
 
 
 def torn_journal(folder: LaunchFolder, unusable: Unusable) -> Finding:

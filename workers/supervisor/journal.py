@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -14,6 +15,7 @@ from llmgw.core.units import LaunchId, OrderId, Seconds
 from llmgw.core.wire import Failure, LaunchOrder, Step
 from llmgw.core.world import State
 from workers.engines.process import PID_FILE_VERSION, Fingerprint
+from workers.supervisor import logfile
 from workers.supervisor.files import read_or_none, write_atomically
 
 VERSION: Final = 1
@@ -151,6 +153,12 @@ class LaunchFolder:
     def read_pid_file(self) -> Fingerprint | Unusable | None:
         """Read the pid file; None when there is none."""
         return _read(self._pid_file, lambda raw: parse_pid_file(raw, self.launch_id))
+
+    def delete_logs(self) -> None:
+        """Remove what the engine has printed; what cannot be removed is left."""
+        for log in (self.log, logfile.older(self.log)):
+            with suppress(OSError):
+                log.unlink(missing_ok=True)
 
     def delete(self) -> None:
         """Remove all of it; what cannot be removed is left."""

@@ -41,6 +41,12 @@ _UNSTARTED: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING})
 _DURABLE: Final = lifecycle.AT_REST | lifecycle.GOING
 
 
+def of_system(error: OSError) -> tuple[str, str]:
+    """Return the class of failure that a system's refusal is, with its sentence."""
+    code = "disk-full" if error.errno == errno.ENOSPC else "launch-failed"
+    return code, sentence(code, str(error))
+
+
 class GivenUp(Exception):
     """Nobody wants these weights any more."""
 
@@ -293,8 +299,7 @@ class Launch:
             except CannotLaunch as cannot:
                 self.fail(cannot.code, str(cannot))
             except OSError as error:
-                code = "disk-full" if error.errno == errno.ENOSPC else "launch-failed"
-                self.fail(code, sentence(code, str(error)))
+                self.fail(*of_system(error))
 
     def _on_progress(self, progress: Progress) -> None:
         with self._lock:

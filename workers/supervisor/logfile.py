@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -40,19 +41,23 @@ def bound(log: Path, limit: int) -> bool:
     try:
         if log.stat().st_size <= limit:
             return False
-        _copy_end(log, older(log), limit)
+        _keep_end(log, older(log), limit)
         os.truncate(log, 0)
     except OSError:
         return False
     return True
 
 
-def _copy_end(log: Path, target: Path, limit: int) -> None:
+def _keep_end(log: Path, target: Path, limit: int) -> None:
     new = target.with_name(f"{target.name}.new")
-    with log.open("rb") as source, new.open("wb") as copy:
-        source.seek(-limit, os.SEEK_END)
-        shutil.copyfileobj(source, copy)
-    new.replace(target)
+    try:
+        with log.open("rb") as source, new.open("wb") as copy:
+            source.seek(-limit, os.SEEK_END)
+            shutil.copyfileobj(source, copy)
+        new.replace(target)
+    except OSError:  # a full disk, say: then the lines go, or it would stay full
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
 
 
 def _last_bytes(path: Path) -> bytes:

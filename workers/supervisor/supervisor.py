@@ -30,7 +30,7 @@ from workers.settings import NodeSettings
 from workers.supervisor import adoption
 from workers.supervisor.identity import Identity
 from workers.supervisor.journal import Journal, LaunchFolder, Tombstones, Unusable, is_safe_name
-from workers.supervisor.launch import Launch
+from workers.supervisor.launch import Launch, of_system
 from workers.supervisor.surroundings import Fetches, PortBook, Surroundings, Timing
 
 log = structlog.get_logger(__name__)
@@ -79,6 +79,8 @@ class Supervisor:
         for launch in self._launches.values():
             if launch.state not in lifecycle.AT_REST:
                 launch.start()
+        for found in adoption.without_folder(leaders, names):
+            self._find(found)
 
     def _take_up(self, folder: LaunchFolder, leaders: dict[str, int]) -> None:
         journal = folder.read_journal()
@@ -131,7 +133,10 @@ class Supervisor:
     # --- orders ---------------------------------------------------------------------------------------------------
 
     def take(self, order: AnyOrder) -> Reply:
-        """Take an order, once; raises OSError when it could not be written down, and then nothing was promised."""
+        """Take an order, once; raises OSError when it could not be written down, and then nothing was promised.
+
+        A launch that could not be is refused: to try elsewhere or later is the control plane's.
+        """
         no = self._refuse(order)
         if no is not None:
             return no, None
@@ -166,7 +171,12 @@ class Supervisor:
             folder = LaunchFolder(self._folders / order.launch_id)
             self._around.machine.checkpoint("order-taken")
             journal = Journal(order=order)
-            folder.create(journal)
+            try:
+                folder.create(journal)
+            except OSError as error:
+                folder.delete()
+                _, why = of_system(error)
+                return _refused(order, "order.not-kept", f"cannot be written down here: {why}"), None
             self._around.machine.checkpoint("journal-written")
             launch = self._launches[order.launch_id] = Launch(journal, folder, self._around)
         status = launch.status()
@@ -203,6 +213,8 @@ class Supervisor:
                 text = f"launch {order.launch_id} is {launch.state.value}, only what is at rest can be forgotten"
                 return _refused(order, "order.invalid", text), launch.status()
             kind = AnswerKind.TAKEN if order.launch_id not in self._tombstones else AnswerKind.REPEATED
+            if launch is not None:
+                launch.folder.delete_logs()  # first: on a full disk the tombstone needs their place
             self._tombstones.add(order.launch_id, self._around.machine.now())
             if launch is not None:
                 del self._launches[order.launch_id]

@@ -2,6 +2,8 @@
 
 import json
 import os
+import secrets
+import shutil
 import signal
 
 import psutil
@@ -178,3 +180,15 @@ def test_a_second_worker_on_the_same_folder_is_refused(running):
     identity = running.identity
     with pytest.raises(StateHeld, match=f"pid {os.getpid()}"):
         type(identity).open(running.settings.state, running.machine)
+
+
+def test_an_engine_whose_journal_is_gone_is_left_alone_and_told(running):
+    launch = f"launch-{secrets.token_hex(8)}"  # engines are found on the whole machine, by this
+    running.launch(launch=launch)
+    pid = running.heard.wait(State.READY, launch).pid
+    running.close()
+    shutil.rmtree(running.settings.state)
+    (found,) = running.start().findings()
+    assert (found.code, found.launch_id) == ("engine.without-journal", launch)
+    assert f"kill {pid}" in found.text
+    assert psutil.pid_exists(pid)

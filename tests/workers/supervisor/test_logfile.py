@@ -65,3 +65,10 @@ def test_a_small_log_is_left(log):
     log.write_text("few words")
     assert not logfile.bound(log, 1000)
     assert not logfile.older(log).exists()
+
+
+def test_a_log_is_bounded_though_its_end_cannot_be_kept(log):
+    log.write_bytes(b"a line\n" * 1000)
+    log.with_name("engine.log.1.new").mkdir()  # stands for a full disk
+    assert logfile.bound(log, 100)
+    assert log.stat().st_size == 0
