@@ -267,8 +267,8 @@ def state_sentence(wanted: int, replicas: Sequence[ReplicaRow]) -> str:
 
 def _said_of(replica: ReplicaRow) -> str:
     state = State(replica.state)
-    if state is State.QUEUED:
-        return "without a place" if replica.refusals else "queued"
+    if state in (State.QUEUED, State.STOPPED) and replica.refusals:
+        return "without a place"
     return "starting" if state in _STARTING else state_word(state, replica.failures)
 
 

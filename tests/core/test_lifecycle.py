@@ -68,7 +68,7 @@ def test_every_state_can_be_reached_and_every_one_can_end():
 
 def test_what_was_closed_and_runs_all_the_same_is_ended():
     leads_on = {becomes for (was, _), becomes in TRANSITIONS.items() if was is State.STOPPED}
-    assert leads_on == {State.STOPPING}
+    assert leads_on == {State.STOPPING, State.PLACED}
     assert after(State.FAILED, Happened.FOUND_SERVING) is State.STOPPING
 
 

@@ -103,10 +103,10 @@ def _model(action: plan.Start, under: Pass) -> Model | None:
 
 
 def _begin_attempt(replica: ReplicaRow, action: plan.Start) -> None:
-    """Set the slot to a new start; what was edited since the last one begins with a clean record."""
+    """Set the slot to a new start; what was edited or ended on purpose begins with a clean record."""
     if replica.state == State.FAILED:
         replica.restarts += 1
-    if replica.fingerprint != action.fingerprint:
+    if replica.fingerprint != action.fingerprint or replica.state == State.STOPPED:
         replica.failures = 0
     replica.attempt += 1
     replica.profile, replica.fingerprint = action.profile, action.fingerprint

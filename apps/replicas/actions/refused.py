@@ -54,7 +54,7 @@ def _keep(row: ReplicaRow, each: RefusedReplica, key: str, under: Pass) -> dict[
     stored = [refused_to_json(no) for no in each.refusals]
     groups = queries.grouped(stored)
     why = row.why
-    if row.state == State.QUEUED:
+    if row.state in (State.QUEUED, State.STOPPED):
         why = "no place: " + ", ".join(f"{group['count']} × {group['code']}" for group in groups)
     written = ReplicaRow.objects.filter(pk=row.pk, generation=row.generation).update(
         refusals=stored,

@@ -35,7 +35,8 @@ class _Slot:
 class Rollout:
     """The slots of one model, sorted by what is to be done with them.
 
-    What drains or stops counts for nothing, but keeps its devices and its ordinal until it is archived.
+    What drains or stops counts for nothing, but keeps its devices and its ordinal. Once it has stopped it starts again
+    in its own slot if it is still wanted, and is archived if it is not.
     """
 
     def __init__(self, model: Model, replicas: Sequence[Replica], fleet: Fleet, now: Seconds) -> None:
@@ -46,7 +47,7 @@ class Rollout:
         self.done = Worked()
         self.current = model.fingerprints()
         self.going = [one for one in replicas if one.state in GOING]
-        counted = [one for one in replicas if one.state not in GOING and one.state is not State.STOPPED]
+        counted = [one for one in replicas if one.state not in GOING]
         self.outdated = [one for one in counted if one.state in LIVE and one.fingerprint not in self.current]
         up_to_date = [one for one in counted if one not in self.outdated]
         first_to_go = sorted(up_to_date, key=lambda one: _missed(one, fleet))
@@ -60,16 +61,17 @@ class Rollout:
         leaving = self._leaving()
         self._remove(leaving, "the model was edited")
         old = [one for one in self.outdated if one not in leaving]
-        slots = self._startable(len(old))
+        slots = self._startable(old, [*self.going, *leaving])
         waiting = self._start(slots)
         if slots and len(waiting) == len(slots) and not leaving:
             self._make_room(old)
         return self.done
 
     def _put_away(self) -> None:
-        stopped = [one for one in self.replicas if one.state is State.STOPPED]
+        stopped = [one for one in self.surplus if one.state is State.STOPPED]
+        others = [one for one in self.surplus if one not in stopped]
         self.done.actions += [Archive(one.id, "it has stopped") for one in stopped]
-        self._remove(self.surplus, f"{self.model.replicas} wanted, {len(self.stay) + len(self.surplus)} there")
+        self._remove(others, f"{self.model.replicas} wanted, {len(self.stay) + len(others)} there")
 
     def _leaving(self) -> list[Replica]:
         """Choose the outdated replicas to go now: those that serve nobody, and as many as are more than enough."""
@@ -79,15 +81,24 @@ class Rollout:
         spare = max(fresh + len(serving) - self.model.replicas, 0)
         return [*(one for one in reachable if one.state is not State.READY), *serving[:spare]]
 
-    def _startable(self, old: int) -> list[_Slot]:
-        """List the slots to start now; while `old` ones still serve, at most one more than wanted is up at a time."""
-        slots = [slot for one in self.stay if one.state in AT_REST for slot in self._due(one)]
-        wanted = min(self.model.replicas, self.model.replicas + 1 - old)
+    def _startable(self, old: Sequence[Replica], leaving: Sequence[Replica]) -> list[_Slot]:
+        """List the slots to start now; while `old` ones still serve, at most one more than wanted is up at a time.
+
+        A slot that is just leaving is waited for rather than replaced by a new one, as long as its node is heard.
+        """
+        stopped = [one for one in self.stay if one.state is State.STOPPED]
+        there = len(self.stay) - len(stopped)
+        missing = max(min(self.model.replicas, self.model.replicas + 1 - len(old)) - there, 0)
+        again = [one for one in self.stay if one.state in AT_REST and one not in stopped[missing:]]
+        coming = [one for one in leaving if not is_unreachable(one, self.fleet)]
+        new = max(missing - len(stopped) - len(coming), 0)
+        why = "the model was edited" if old else f"{self.model.replicas} wanted, {there} there"
+        return [*(slot for one in again for slot in self._due(one)), *self._new_slots(new, why)]
+
+    def _new_slots(self, many: int, why: str) -> Iterator[_Slot]:
         taken = {one.ordinal for one in self.replicas}
         free = (ordinal for ordinal in count(1) if ordinal not in taken)
-        why = f"{self.model.replicas} wanted, {len(self.stay)} there" if not old else "the model was edited"
-        missing = max(wanted - len(self.stay), 0)
-        return [*slots, *(_Slot(replica_id(self.model.name, n), n, 0, why, new=True) for n in islice(free, missing))]
+        return (_Slot(replica_id(self.model.name, n), n, 0, why, new=True) for n in islice(free, many))
 
     def _due(self, one: Replica) -> Iterator[_Slot]:
         wait = (one.next_try_at or 0.0) - self.now
@@ -187,12 +198,12 @@ def is_unreachable(one: Replica, fleet: Fleet) -> bool:
 
 
 def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
-    """Tell how much a replica would be missed, least first: out of reach, at rest, starting, serving."""
-    if is_unreachable(one, fleet):
-        return (0, -one.ordinal)
-    if one.state in AT_REST:
-        return (1, -one.ordinal)
-    return (3 if one.state is State.READY else 2, -one.ordinal)
+    """Tell how much a replica would be missed, least first.
+
+    Never started, stopped, out of reach, failed or lost, starting, serving.
+    """
+    order = {State.QUEUED: 0, State.STOPPED: 1, State.FAILED: 3, State.LOST: 3, State.READY: 5}
+    return (2 if is_unreachable(one, fleet) else order.get(one.state, 4), -one.ordinal)
 
 
 def _why_again(one: Replica) -> str:
@@ -200,4 +211,6 @@ def _why_again(one: Replica) -> str:
         return f"failed {one.failures} times in a row, and the wait is over"
     if one.state is State.LOST:
         return "its node is lost"
+    if one.state is State.STOPPED:
+        return "it has stopped, and is still wanted"
     return "there is room for it now"

@@ -350,11 +350,40 @@ def test_a_request_counts_only_if_its_change_is_kept(world):
 def test_a_drained_replica_ends_and_its_slot_starts_again(world):
     node = world.serve()
     assert actions.drain(world.replica(), by=ALICE, now=world.now, reason="new kernel") is None
+    world.passes()
     assert states() == [State.DRAINING]
     assert world.replica().why == "asked by alice: new kernel"
     node.stop(world.shard().launch_id)
     world.passes()
     assert states() == [State.PLACED]
+
+
+def test_a_restarted_replica_keeps_its_name_and_its_history(world):
+    node = world.serve()
+    row, first = world.replica(), world.shard().launch_id
+    ReplicaRow.objects.filter(pk=row.pk).update(failures=2)
+    assert actions.restart(world.replica(), by=ALICE, now=world.now) is None
+    world.passes()
+    node.stop(first)
+    world.passes()
+    again = world.replica()
+    assert (again.pk, again.state, again.attempt) == (row.pk, State.PLACED, 2)
+    assert (again.failures, again.restarts) == (0, 0), "somebody ended it on purpose"
+    assert [attempt.number for attempt in queries.timeline(again).attempts] == [2, 1]
+    assert world.ask_for_pass()[0].plan.actions == ()
+
+
+def test_a_drained_replica_without_another_place_says_so(world):
+    node = world.serve()
+    nodes.cordon("n1", by=ALICE, now=world.now)
+    actions.drain(world.replica(), by=ALICE, now=world.now)
+    node.stop(world.shard().launch_id)
+    world.passes()
+    assert (world.replica().state, world.replica().why) == (State.STOPPED, "no place: 1 × node.cordoned")
+    assert queries.describe_model(queries.models()[0])["state"] == "0 of 1 ready, 1 without a place"
+    nodes.uncordon("n1", by=ALICE, now=world.now)
+    world.passes()
+    assert (world.replica().state, world.replica().attempt) == (State.PLACED, 2)
 
 
 def test_what_has_failed_cannot_drain_but_is_restarted_at_once(world):

@@ -146,19 +146,59 @@ class TestFewer:
 
 
 class TestWhatLeaves:
-    def test_it_counts_for_nothing_and_keeps_its_place(self):
+    def test_one_that_is_wanted_is_waited_for(self):
         model = a_model()
+        done = plan(
+            a_snapshot(nodes=[a_node()], models=[model], replicas=[a_replica(model, state=State.DRAINING)]), NOW
+        )
+        assert (done.actions, done.refusals) == ((), ())
+
+    def test_and_comes_back_in_its_own_slot(self):
+        model = a_model(replicas=2)
+        replicas = [a_replica(model, 1, state=State.STOPPED, attempt=3), a_replica(model, 2)]
+        (start,) = actions(nodes=[a_node()], models=[model], replicas=replicas)
+        assert (start.replica, start.attempt_before) == ("smollm2/1", 3)
+        assert start.why == "it has stopped, and is still wanted"
+
+    def test_until_then_it_keeps_its_place(self):
+        model = a_model(replicas=2)
         done = plan(
             a_snapshot(nodes=[a_node(slots=1)], models=[model], replicas=[a_replica(model, state=State.DRAINING)]), NOW
         )
         assert [one.text() for one in done.actions] == ["queue smollm2/2: wanted, and there is no place for it now"]
         assert done.refusals[0].refusals[0].refusal == DeviceClaimed("cpu", 1, ("smollm2/1",))
 
-    def test_once_stopped_it_is_put_away_and_replaced(self):
+    def test_it_is_not_waited_for_where_nobody_hears(self):
         model = a_model()
-        archive, start = actions(nodes=[a_node()], models=[model], replicas=[a_replica(model, state=State.STOPPED)])
-        assert archive.text() == "archive smollm2/1: it has stopped"
-        assert (start.replica, start.attempt_before) == ("smollm2/2", 0)
+        nodes = [a_node("n1", state=NodeState.UNREACHABLE), a_node("n2")]
+        (start,) = actions(nodes=nodes, models=[model], replicas=[a_replica(model, state=State.STOPPING)])
+        assert start.replica == "smollm2/2"
+
+    def test_one_that_stopped_and_has_no_place_says_why(self):
+        model = a_model()
+        done = plan(
+            a_snapshot(nodes=[a_node(cordoned=True)], models=[model], replicas=[a_replica(model, state=State.STOPPED)]),
+            NOW,
+        )
+        assert done.actions == ()
+        assert [one.replica for one in done.refusals] == ["smollm2/1"]
+
+    def test_one_that_is_too_many_is_archived(self):
+        model = a_model()
+        replicas = [a_replica(model, 1, state=State.STOPPED), a_replica(model, 2)]
+        assert lines(nodes=[a_node()], models=[model], replicas=replicas) == ["archive smollm2/1: it has stopped"]
+
+    def test_one_that_was_never_started_goes_before_it(self):
+        model = a_model()
+        replicas = [a_replica(model, 1, state=State.STOPPED), a_replica(model, 2, state=State.QUEUED)]
+        archive, start = actions(nodes=[a_node()], models=[model], replicas=replicas)
+        assert (archive.replica, start.replica) == ("smollm2/2", "smollm2/1")
+
+    def test_one_that_was_leaving_a_lost_node_starts_elsewhere(self):
+        model = a_model()
+        nodes = [a_node("n1", state=NodeState.LOST), a_node("n2")]
+        lose, start = actions(nodes=nodes, models=[model], replicas=[a_replica(model, state=State.DRAINING)])
+        assert (lose.replica, start.replica, start.attempt_before) == ("smollm2/1", "smollm2/1", 1)
 
 
 class TestNodes:
@@ -228,7 +268,7 @@ class TestEdited:
         before, model = self.edited()
         fleet = a_snapshot(nodes=[a_node(slots=1)], models=[model], replicas=[a_replica(before)])
         steps = story(fleet)
-        assert steps == [["drain smollm2/1", "queue smollm2/2"], ["archive smollm2/1", "start smollm2/2"], []]
+        assert steps == [["drain smollm2/1", "queue smollm2/2"], ["archive smollm2/2", "start smollm2/1"], []]
 
     def test_several_are_replaced_one_by_one_and_never_fewer_serve_than_wanted(self):
         before, model = self.edited(replicas=3)
@@ -260,8 +300,7 @@ class TestEdited:
         before, model = self.edited(replicas=2)
         replicas = [a_replica(before, 1), a_replica(before, 2, state=State.DRAINING)]
         assert lines(nodes=[a_node(slots=2)], models=[model], replicas=replicas) == [
-            "queue smollm2/3: wanted, and there is no place for it now",
-            "queue smollm2/4: wanted, and there is no place for it now",
+            "queue smollm2/3: wanted, and there is no place for it now"
         ]
 
     def test_what_could_never_fit_does_not_cost_the_old_version(self):
@@ -282,11 +321,19 @@ class TestEdited:
         assert not [one for one in plan(fleet, NOW).actions if isinstance(one, Drain)]
         assert not [one for one in plan(fleet, Seconds(NOW + 2)).actions if isinstance(one, Drain)]
 
-    def test_an_old_version_that_serves_nobody_yet_is_stopped_at_once(self):
+    def test_an_old_version_that_serves_nobody_yet_is_stopped_and_comes_back_as_the_new_one(self):
         before, model = self.edited()
-        replica = a_replica(before, state=State.LOADING)
-        found = actions(nodes=[a_node()], models=[model], replicas=[replica])
-        assert [(type(one), one.replica) for one in found] == [(Stop, "smollm2/1"), (Start, "smollm2/2")]
+        fleet = a_snapshot(nodes=[a_node()], models=[model], replicas=[a_replica(before, state=State.LOADING)])
+        assert story(fleet) == [["stop smollm2/1"], ["start smollm2/1"], []]
+
+    def test_what_was_stopped_comes_back_no_faster_than_one_at_a_time(self):
+        before, model = self.edited(replicas=2)
+        replicas = [
+            *(a_replica(before, n) for n in (1, 2)),
+            *(a_replica(before, n, state=State.STOPPED) for n in (3, 4)),
+        ]
+        found = lines(nodes=[a_node()], models=[model], replicas=replicas)
+        assert [line.partition(" by")[0] for line in found] == ["start smollm2/3"]
 
     def test_two_old_ones_go_where_the_new_version_needs_the_place_of_both(self):
         before = a_model(replicas=2, profiles=[a_gpu_profile()])
@@ -294,7 +341,7 @@ class TestEdited:
         replicas = [a_replica(before, n, devices=(f"GPU-{n - 1}",)) for n in (1, 2)]
         fleet = a_snapshot(nodes=[a_node(gpus=2)], models=[model], replicas=replicas)
         steps = story(fleet)
-        assert steps[-2:] == [["archive smollm2/1", "start smollm2/3"], []]
+        assert steps[-2:] == [["archive smollm2/2", "start smollm2/1"], []]
 
     def test_another_profile_of_the_same_declaration_is_not_outdated(self):
         model = a_model(profiles=[a_gpu_profile(), *a_model().profiles])
@@ -326,7 +373,7 @@ def test_actions_are_printed_and_stored_in_the_same_words():
         models=[model, a_model("other", profiles=[a_gpu_profile()])],
         replicas=[
             a_replica(model, 1, node="n2"),
-            a_replica(model, 2, state=State.STOPPED),
+            a_replica(model, 2, state=State.QUEUED),
             *(a_replica(a_model("gone"), n, state=s) for n, s in ((1, State.READY), (2, State.LOADING))),
         ],
         strays=[a_stray()],
