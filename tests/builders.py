@@ -37,7 +37,7 @@ def a_node(name="n1", *, state=NodeState.READY, gpus=0, slots=4, devices=None, e
 
 
 def a_profile(name="cpu", *, device_classes=("cpu",), devices=1, engine="llamacpp", **more):
-    more = {"tensor_parallel": devices, **more}
+    more = {"pipeline_parallel": devices, **more}
     return Profile(name, engine, tuple(device_classes), devices, **more)
 
 

@@ -227,7 +227,7 @@ class DevicesShort:
         return f"needs {self.needed} devices together, {self.free} free"
 
     def cure(self) -> str:
-        return "lower tensor_parallel and devices, or free devices on this node"
+        return "lower devices and their split, or free devices on this node"
 
 
 @dataclass(frozen=True, slots=True)

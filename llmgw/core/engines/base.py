@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
-from llmgw.core.wanted import Problem
+from llmgw.core.wanted import Problem, Profile
 from llmgw.core.wire import LaunchOrder
 
 
@@ -58,8 +58,11 @@ class Engine(Protocol):
         """The word in a profile: `llamacpp`."""
         ...
 
-    def argument_problems(self, arguments: tuple[str, ...]) -> tuple[Problem, ...]:
-        """Turn down extra arguments that llmgw itself sets; `field` is relative: `arguments[2]`."""
+    def profile_problems(self, profile: Profile) -> tuple[Problem, ...]:
+        """Turn down what `command` would not honour, and arguments that llmgw itself sets.
+
+        `field` is relative to the profile: `quantization`, `arguments[2]`.
+        """
         ...
 
     def command(self, order: LaunchOrder, facts: LaunchFacts) -> Command:

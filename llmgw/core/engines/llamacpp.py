@@ -1,13 +1,13 @@
 """llama.cpp's server: its command line, and how to read its answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from llmgw.core.engines.base import Command, LaunchFacts, Readiness, Reply
-from llmgw.core.wanted import CPU_CLASS, Problem
+from llmgw.core.wanted import CPU_CLASS, Problem, Profile
 from llmgw.core.wire import LaunchOrder
 
 # Weights are on disk before an engine starts: nothing that an engine uses may go and look for more.
@@ -76,13 +76,14 @@ class LlamaCpp:
     name = "llamacpp"
     busy_path = "/slots"
 
-    def argument_problems(self, arguments: tuple[str, ...]) -> tuple[Problem, ...]:
-        """Turn down flags that llmgw owns, in any spelling that llama-server takes."""
-        return tuple(
+    def profile_problems(self, profile: Profile) -> tuple[Problem, ...]:
+        """Turn down what llama-server cannot be told, and flags that llmgw owns, in any spelling that it takes."""
+        owned = (
             Problem(f"arguments[{i}]", "argument.owned", f"{flag} is set by llmgw", OWNED[flag])
-            for i, argument in enumerate(arguments)
+            for i, argument in enumerate(profile.arguments)
             if (flag := plain_flag(argument)) in OWNED
         )
+        return (*_beyond_llamacpp(profile), *owned)
 
     def command(self, order: LaunchOrder, facts: LaunchFacts) -> Command:
         """Build the command line; the operator's arguments come last, so that what is ours is read first in a log."""
@@ -95,6 +96,7 @@ class LlamaCpp:
             *("--threads", str(facts.threads), "--threads-batch", str(facts.threads)),
             *context,
             *(("--device", "none") if on_cpu else ("--n-gpu-layers", "all")),
+            *(("--split-mode", "layer") if len(order.devices) > 1 else ()),
             *("--metrics", "--slots", "--offline", "--no-webui"),
             *order.arguments,
         )
@@ -117,6 +119,17 @@ class LlamaCpp:
         except msgspec.DecodeError:
             return None
         return sum(slot.is_processing for slot in slots) if reply.status == 200 else None
+
+
+def _beyond_llamacpp(profile: Profile) -> Iterator[Problem]:
+    if profile.quantization is not None:
+        message = "llama.cpp takes the quantisation that is in the GGUF file, and no other"
+        cure = "leave quantization out, and choose by the model's source among files that are quantised differently"
+        yield Problem("quantization", "quantization.in-weights", message, cure)
+    if profile.tensor_parallel > 1:
+        message = f"tensor_parallel is {profile.tensor_parallel}, but llama.cpp splits a model by its layers"
+        cure = "set tensor_parallel to 1, and pipeline_parallel to the number of devices"
+        yield Problem("tensor_parallel", "parallel.layers", message, cure)
 
 
 def plain_flag(argument: str) -> str:

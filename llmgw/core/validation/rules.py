@@ -109,9 +109,7 @@ def _profile_words(profile: Profile) -> Iterator[Problem]:
         yield Problem("engine", "engine.unknown", message, f"use one of: {known}")
     if profile.quantization is not None and not _QUANTIZATION.fullmatch(profile.quantization):
         message = f"`{_short(profile.quantization)}` is no quantisation"
-        yield Problem(
-            "quantization", "quantization.form", message, "write it as the engine does: `fp8`, `awq`, `Q4_K_M`"
-        )
+        yield Problem("quantization", "quantization.form", message, "write it as the engine does: `fp8`, `awq`")
 
 
 def _profile_classes(profile: Profile) -> Iterator[Problem]:
@@ -177,8 +175,11 @@ def _profile_arguments(profile: Profile) -> Iterator[Problem]:
             message = f"an argument of {len(argument)} characters that is empty, too long or has a NUL in it"
             cure = f"use 1 to {LONGEST_ARGUMENT} characters"
             yield Problem(f"arguments[{i}]", "argument.form", message, cure)
+
+
+def _profile_engine(profile: Profile) -> Iterator[Problem]:
     if profile.engine in ENGINES:
-        yield from ENGINES[profile.engine].argument_problems(profile.arguments)
+        yield from ENGINES[profile.engine].profile_problems(profile)
 
 
 def _within(field: str, amount: int, low: int, high: int) -> Iterable[Problem]:
@@ -209,4 +210,5 @@ _PROFILE_RULES: Final[tuple[Callable[[Profile], Iterator[Problem]], ...]] = (
     _profile_arithmetic,
     _profile_whole,
     _profile_arguments,
+    _profile_engine,
 )

@@ -33,7 +33,7 @@ WHOLE = a_model(
     source=Source("file:///models/a.gguf", size=Bytes(98_362_432), sha256="a" * 64),
     profiles=(
         Profile("cpu", "llamacpp", context_length=2048, memory=Bytes(2**30), arguments=("--mlock",)),
-        Profile("gpu", "llamacpp", ("h100-80g", "l40s-45g"), 2, 2, quantization="Q4_1"),
+        Profile("gpu", "llamacpp", ("h100-80g", "l40s-45g"), 2, pipeline_parallel=2),
     ),
     replicas=3,
     priority=7,

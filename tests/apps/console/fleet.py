@@ -191,7 +191,7 @@ BIG = {
             "engine": "llamacpp",
             "device_classes": ["h100-80g"],
             "devices": 4,
-            "tensor_parallel": 4,
+            "pipeline_parallel": 4,
             "context_length": 131072,
             "arguments": ["--flash-attn"],
         }

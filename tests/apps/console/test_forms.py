@@ -83,8 +83,7 @@ def test_all_of_a_profile_is_read(console):
         "name": "big",
         "device_classes": "h100-80g, l40s-45g",
         "devices": "4",
-        "tensor_parallel": "4",
-        "quantization": "Q4_K_M",
+        "pipeline_parallel": "4",
         "context_length": "131072",
         "memory": "40GiB",
         "arguments": "--flash-attn\non",
@@ -92,8 +91,8 @@ def test_all_of_a_profile_is_read(console):
     console.post(ADD, typed(size="1.5GiB", profiles=[profile, {}]))
     model = queries.model_of(fleet.found("smollm2"))
     big = model.profiles[0]
-    assert (big.device_classes, big.devices, big.tensor_parallel) == (("h100-80g", "l40s-45g"), 4, 4)
-    assert (big.quantization, big.context_length, big.memory) == ("Q4_K_M", 131072, 40 * 1024**3)
+    assert (big.device_classes, big.devices, big.pipeline_parallel) == (("h100-80g", "l40s-45g"), 4, 4)
+    assert (big.context_length, big.memory) == (131072, 40 * 1024**3)
     assert big.arguments == ("--flash-attn", "on")
     assert model.source.size == 3 * 1024**3 // 2
     assert model.profiles[1].name == "cpu"
@@ -181,9 +180,8 @@ def test_a_form_shows_again_all_that_is_declared(console):
                 "context_length": 4096,
                 "memory": 2**31,
                 "arguments": ["--flash-attn", "on"],
-                "quantization": "Q4_K_M",
             },
-            {"name": "two", "engine": "llamacpp", "device_classes": ["h100-80g"], "devices": 2, "tensor_parallel": 2},
+            {"name": "two", "engine": "llamacpp", "device_classes": ["h100-80g"], "devices": 2, "pipeline_parallel": 2},
         ],
     }
     fleet.declared("full", **full)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llmgw.core.engines import ENGINES
 from llmgw.core.engines.base import LaunchFacts, Readiness, Reply
 from llmgw.core.engines.llamacpp import OWNED, LlamaCpp
-from tests.builders import a_launch_order
+from tests.builders import a_gpu_profile, a_launch_order, a_profile
 
 ENGINE = LlamaCpp()
 FACTS = LaunchFacts(("/usr/bin/llama-server",), "/models/w.gguf", "127.0.0.1", 40001, 2)
@@ -40,6 +40,8 @@ class TestCommand:
         assert command.env["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
         assert "--device" not in command.argv
         assert after(command.argv, "--n-gpu-layers") == "all"
+        assert after(command.argv, "--split-mode") == "layer"
+        assert "--split-mode" not in ENGINE.command(a_launch_order(devices=("GPU-a",)), FACTS).argv
 
     def test_context_length_and_the_operator_s_arguments(self):
         argv = ENGINE.command(a_launch_order(context_length=4096, arguments=("--mlock", "--parallel", "2")), FACTS).argv
@@ -47,9 +49,9 @@ class TestCommand:
         assert argv[-3:] == ("--mlock", "--parallel", "2")
 
     def test_every_flag_it_sets_is_its_own(self):
-        argv = ENGINE.command(a_launch_order(context_length=1), FACTS).argv
+        argv = ENGINE.command(a_launch_order(context_length=1, devices=("GPU-a", "GPU-b")), FACTS).argv
         ours = tuple(word for word in argv if word.startswith("-"))
-        assert len(ENGINE.argument_problems(ours)) == len(ours)
+        assert len(problems(*ours)) == len(ours)
 
 
 def after(argv, flag):
@@ -67,7 +69,7 @@ class TestArguments:
         assert problem_at(flag) == ["arguments[0]"]
 
     def test_the_place_and_the_way_out_are_told(self):
-        (problem,) = ENGINE.argument_problems(("--mlock", "-c", "4096"))
+        (problem,) = problems("--mlock", "-c", "4096")
         assert problem.text() == "arguments[1]: -c is set by llmgw – set context_length in the profile"
         assert problem.code == "argument.owned"
 
@@ -77,11 +79,25 @@ class TestArguments:
 
     @given(st.lists(st.text()))
     def test_nothing_that_is_typed_raises(self, arguments):
-        ENGINE.argument_problems(tuple(arguments))
+        problems(*arguments)
 
 
 def problem_at(flag):
-    return [problem.field for problem in ENGINE.argument_problems((flag,))]
+    return [problem.field for problem in problems(flag)]
+
+
+def problems(*arguments):
+    return ENGINE.profile_problems(a_profile(arguments=arguments))
+
+
+def test_what_its_command_line_would_not_honour_is_refused():
+    told = ENGINE.profile_problems(a_gpu_profile(devices=2, tensor_parallel=2, pipeline_parallel=1, quantization="fp8"))
+    assert [(problem.field, problem.code) for problem in told] == [
+        ("quantization", "quantization.in-weights"),
+        ("tensor_parallel", "parallel.layers"),
+    ]
+    assert "GGUF" in told[0].message
+    assert ENGINE.profile_problems(a_gpu_profile(devices=2, pipeline_parallel=2)) == ()
 
 
 class TestReadiness:

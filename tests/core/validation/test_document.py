@@ -57,7 +57,8 @@ def test_everything_can_be_said():
     assert model.profiles[0] == Profile(
         "gpu", "llamacpp", ("h100-80g",), 4, 2, 2, 1, "Q4_K_M", 8192, Bytes(20 * GIB), ("--mlock",)
     )
-    assert validate(model) == ()
+    beyond_the_engine = ["profiles[0].quantization", "profiles[0].tensor_parallel"]
+    assert [problem.field for problem in validate(model)] == beyond_the_engine
 
 
 def test_what_yaml_leaves_empty_is_left_out():

@@ -26,9 +26,7 @@ def with_profile(**changes):
 
 def test_a_plain_model_is_fine():
     assert found(a_model()) == []
-    assert (
-        found(a_model(profiles=[a_profile(), a_gpu_profile(devices=8, tensor_parallel=4, pipeline_parallel=2)])) == []
-    )
+    assert found(a_model(profiles=[a_profile(), a_gpu_profile(devices=8, pipeline_parallel=8)])) == []
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-1", "x" * 63])
@@ -83,7 +81,10 @@ def test_profiles_are_told_apart_by_name():
     [
         ({"name": "a b"}, [("name", "name.form")]),
         ({"engine": "vlm"}, [("engine", "engine.unknown")]),
-        ({"quantization": "Q4 K"}, [("quantization", "quantization.form")]),
+        (
+            {"quantization": "Q4 K"},
+            [("quantization", "quantization.form"), ("quantization", "quantization.in-weights")],
+        ),
         ({"device_classes": ()}, [("device_classes", "class.none")]),
         ({"device_classes": ("H100",)}, [("device_classes[0]", "class.form")]),
         ({"device_classes": ("h100-80g", "h100-80g")}, [("device_classes[1]", "class.twice")]),
@@ -108,25 +109,28 @@ class TestArithmetic:
         return found(with_profile(device_classes=("h100-80g",), **changes))
 
     def test_tensor_times_pipeline_is_devices(self):
-        assert self.on_gpus(devices=8, tensor_parallel=4, pipeline_parallel=2) == []
-        assert self.on_gpus(devices=8, tensor_parallel=4) == [("profiles[0].devices", "parallel.product")]
+        assert self.on_gpus(devices=8, pipeline_parallel=8) == []
+        assert self.on_gpus(devices=8, pipeline_parallel=4) == [("profiles[0].devices", "parallel.product")]
 
     def test_the_numbers_are_told(self):
-        (problem,) = validate(with_profile(device_classes=("h100-80g",), devices=8, tensor_parallel=4))
-        assert problem.message == "tensor_parallel 4 × pipeline_parallel 1 is 4, but devices is 8"
+        (problem,) = validate(with_profile(device_classes=("h100-80g",), devices=8, pipeline_parallel=4))
+        assert problem.message == "tensor_parallel 1 × pipeline_parallel 4 is 4, but devices is 8"
         assert problem.cure == "set devices to 4, or change the split"
 
     def test_nodes_share_devices_evenly_and_need_a_fabric(self):
-        assert self.on_gpus(devices=4, tensor_parallel=4, nodes=3) == [
+        assert self.on_gpus(devices=4, pipeline_parallel=4, nodes=3) == [
             ("profiles[0].nodes", "parallel.nodes"),
             ("profiles[0].nodes", "fabric.none"),
         ]
 
     def test_a_cpu_is_used_by_itself(self):
-        assert found(with_profile(devices=2, tensor_parallel=2)) == [
+        assert found(with_profile(devices=2, pipeline_parallel=2)) == [
             ("profiles[0].devices", "cpu.alone"),
-            ("profiles[0].tensor_parallel", "cpu.alone"),
+            ("profiles[0].pipeline_parallel", "cpu.alone"),
         ]
+
+    def test_what_the_engine_does_not_do_is_refused(self):
+        assert self.on_gpus(devices=2, tensor_parallel=2) == [("profiles[0].tensor_parallel", "parallel.layers")]
 
     def test_a_mig_instance_is_used_by_itself(self):
         classes = ("h100-80g", MIG)
