@@ -1,11 +1,12 @@
 """SIGKILL of each process in turn while a stream runs: the stream ends whole, and nothing runs twice."""
 
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.scenarios.cluster import Cluster, eventually
+from tests.scenarios.cluster import PYTHON, ROOT, Cluster, eventually
 
 SLOW = ("--fake-token-s", "0.05", "--fake-tokens", "120")  # six seconds of stream: outlasts every restart below
 
@@ -63,6 +64,28 @@ def test_a_killed_worker_finds_its_engine_and_says_so(serving: Cluster) -> None:
 
 
 AModel = Callable[..., dict[str, Any]]
+
+
+def test_an_engine_that_the_operator_ended_on_the_machine_starts_again_without_a_failure(
+    serving: Cluster, a_model: AModel
+) -> None:
+    serving.declare(a_model("paused"))
+    serving.wait_for("paused", "ready")
+    serving.stop("n1")
+    settings = ["--settings", str(serving.folder / "n1.toml")]
+    done = subprocess.run([PYTHON, "-m", "workers.cli", "stop-engines", *settings], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == 0
+    assert not serving.engines()
+    serving.start_node()
+    eventually(lambda: len(serving.ask("shards", "paused")) == 2, "it is started again")
+    (row,) = serving.wait_for("paused", "ready")
+    assert (row["failures"], row["restarts"]) == (0, 0)
+    old, new = serving.ask("shards", "paused")
+    assert (old["state"], old["failure"], new["state"]) == ("stopped", None, "ready")
+    why = [move["why"] for move in serving.ask("transitions", "paused") if move["launch_id"] == old["launch_id"]]
+    assert "stopped on the machine by the operator" in why
+    serving.retire("paused")
+    serving.wait_for("slow", "ready")
 
 
 def test_an_engine_killed_from_outside_is_out_of_the_table_at_once_and_restarted(

@@ -1,19 +1,29 @@
-"""Ends the engines of a state folder that no worker holds, for a machine that is to be left as it was."""
+"""Ends the engines of a state folder that no worker holds, for a machine that is to be left as it was.
+
+Each launch's journal is told that the end was asked for, so that the next worker reports it as stopped, not as failed.
+"""
 
 import os
 import select
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
+from llmgw.core import lifecycle
+from llmgw.core.lifecycle import Happened, NotAllowed
+from llmgw.core.wire import Step
 from workers.engines import process
 from workers.engines.process import EngineProcess, Gone
 from workers.ports import Machine
 from workers.supervisor.identity import hold_folder
-from workers.supervisor.journal import LaunchFolder
+from workers.supervisor.journal import Journal, LaunchFolder
 
 KILL_WAITS_S: Final = 5.0
+ASKED: Final = "stopped on the machine by the operator"
 
 
 class Outcome(NamedTuple):
@@ -51,16 +61,34 @@ def _launches(state: Path, machine: Machine) -> tuple[str, ...]:
 
 
 def _end_each(state: Path, machine: Machine, patience_s: float) -> Iterator[Outcome]:
-    held: list[EngineProcess] = []
+    held: list[tuple[LaunchFolder, EngineProcess]] = []
     for name in _launches(state, machine):
-        found = _find(LaunchFolder(state / "launches" / name), machine.boot_id())
+        folder = LaunchFolder(state / "launches" / name)
+        found = _find(folder, machine.boot_id())
         if isinstance(found, Outcome):
             yield found
         elif found is not None:
+            _note(folder, Happened.STOP_ASKED, ASKED, machine)  # first, so that an end is never without its reason
             found.signal_group(signal.SIGTERM)  # all at once: each may take its time
-            held.append(found)
-    for engine in held:
-        yield _see_off(engine, patience_s)
+            held.append((folder, found))
+    for folder, engine in held:
+        outcome = _see_off(engine, patience_s)
+        if outcome.ended:
+            _note(folder, Happened.EXITED, outcome.text, machine)
+        yield outcome
+
+
+def _note(folder: LaunchFolder, happened: Happened, why: str, machine: Machine) -> None:
+    """Write it down for the next worker, as a worker would have; whoever wants an engine ended gets that anyway."""
+    told = folder.read_journal()
+    if not isinstance(told, Journal) or told.state in lifecycle.AT_REST:
+        return
+    after = lifecycle.after(told.state, happened)
+    if isinstance(after, NotAllowed):
+        return
+    steps = (*told.steps, Step(happened, machine.now(), why))
+    with suppress(OSError):
+        folder.write_journal(msgspec.structs.replace(told, state=after, steps=steps), durable=True)
 
 
 def _find(folder: LaunchFolder, boot_id: str) -> EngineProcess | Outcome | None:

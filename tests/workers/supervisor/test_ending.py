@@ -1,13 +1,18 @@
 """Ending what a stopped worker has left running: exactly that, and nothing while a worker holds the folder."""
 
+import os
+import signal
+
 import msgspec
 import pytest
 
+from llmgw.core.lifecycle import Happened
 from llmgw.core.world import State
 from workers import cli
 from workers.engines import process
-from workers.supervisor import StateHeld
+from workers.supervisor import StateHeld, ending
 from workers.supervisor.ending import end_engines
+from workers.supervisor.journal import LaunchFolder
 
 
 def left_behind(node, *arguments):
@@ -30,6 +35,44 @@ def test_an_engine_is_asked_to_end(node):
     assert (outcome.launch_id, outcome.ended, outcome.text) == ("launch-1", True, f"ended, pid {pid}")
     assert not is_alive(pid)
     assert end_engines(node.settings.state, node.machine, 5.0) == ()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--fake-ignore-term",)])
+def test_the_next_worker_knows_that_the_end_was_asked_for(node, arguments):
+    pid = left_behind(node, *arguments)
+    (outcome,) = end_engines(node.settings.state, node.machine, 0.5)
+    node.start()
+    status = node.status()
+    assert (status.state, status.failure) == (State.STOPPED, None)
+    assert [(step.happened, step.why) for step in status.steps[-2:]] == [
+        (Happened.STOP_ASKED, "stopped on the machine by the operator"),
+        (Happened.EXITED, outcome.text),
+    ]
+    assert str(pid) in outcome.text
+    assert node.supervisor.findings() == ()
+
+
+def test_an_engine_that_had_ended_before_is_still_a_failure(node):
+    os.kill(left_behind(node), signal.SIGKILL)
+    end_engines(node.settings.state, node.machine, 5.0)
+    node.start()
+    assert node.status().failure.failure_class == "vanished"
+
+
+def test_where_the_command_was_cut_short_the_next_worker_ends_the_engine(node):
+    left_behind(node)
+    folder = LaunchFolder(node.folder())
+    ending._note(folder, Happened.STOP_ASKED, ending.ASKED, node.machine)
+    node.start()
+    assert node.heard.wait(State.STOPPED).failure is None
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_engine_running(node):
+    left_behind(node)
+    (node.folder() / "launch.json").write_text("{")
+    (outcome,) = end_engines(node.settings.state, node.machine, 5.0)
+    assert outcome.ended
+    assert (node.folder() / "launch.json").read_text() == "{"
 
 
 def test_one_that_does_not_listen_is_killed(node):
