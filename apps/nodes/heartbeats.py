@@ -15,7 +15,7 @@ import structlog
 from celery import current_app
 from django.conf import settings
 from django.db.models import Max
-from kombu.common import Broadcast
+from kombu.common import Broadcast, maybe_declare
 from kombu.exceptions import KombuError
 from redis import RedisError
 
@@ -142,15 +142,18 @@ def _send_tick(now: datetime) -> int:
         redis.set(wire.TICK_KEY, NodeRow.objects.aggregate(last=Max("last_tick"))["last"] or 0, nx=True)
     tick = int(redis.incr(wire.TICK_KEY))
     at = now.timestamp()
-    # No `expires`: the node would judge that by its own clock, which may be wrong.
-    current_app.send_task(
-        wire.TICK_TASK,
-        kwargs={"tick": tick, "at": at},
-        queue=TICKS,  # type: ignore[arg-type]  # Celery takes a queue as well as its name
-        routing_key=wire.TICK_ROUTING_KEY,
-        declare=[TICKS.exchange],
-        retry=False,
-    )
+    with current_app.producer_or_acquire() as producer:
+        # Not by the argument `declare`: OpenTelemetry takes what is in it for queues.
+        maybe_declare(TICKS.exchange, producer.channel)
+        # No `expires`: the node would judge that by its own clock, which may be wrong.
+        current_app.send_task(
+            wire.TICK_TASK,
+            kwargs={"tick": tick, "at": at},
+            queue=TICKS,  # type: ignore[arg-type]  # Celery takes a queue as well as its name
+            routing_key=wire.TICK_ROUTING_KEY,
+            producer=producer,
+            retry=False,
+        )
     with redis.pipeline() as pipe:
         pipe.zadd(SENT_KEY, {str(tick): at})
         pipe.zremrangebyrank(SENT_KEY, 0, -2 * settings.LLMGW_LOST_TICKS - 2)

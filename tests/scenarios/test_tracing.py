@@ -1,6 +1,7 @@
 """One trace from the reconcile pass over the order and the node's launch back to the report."""
 
 import http.server
+import json
 import sys
 import threading
 from dataclasses import dataclass
@@ -118,6 +119,9 @@ def test_a_launch_is_one_trace_over_control_and_node(traced, collector, a_model)
     eventually(lambda: collector.find("llmgw-web", "GET admin/login/"), "the web process tells of requests")
     assert not [span for span in collector.spans if "sign-in" in span.name], "its address is a secret"
     assert not [span for span in collector.spans if "heartbeat" in span.name or "tick" in span.name]
+    log = [json.loads(line) for line in traced.log("control").splitlines() if line.startswith("{")]
+    assert traced.ask("last_tick") > 1
+    assert not [line for line in log if line["level"] != "info"], "ticks and orders are sent without a complaint"
     passes = {span.parent for span in collector.find("llmgw-control", "reconcile.pass")}
     looks = {span.id for span in collector.find("llmgw-control", "run/llmgw.replicas.reconcile")}
     assert looks == passes, "a look that found nothing to do is not told"
