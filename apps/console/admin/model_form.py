@@ -122,7 +122,7 @@ class ProfileForm(forms.Form):
     pipeline_parallel = Whole(label="pipeline parallel", initial="1")
     nodes = Whole(label="nodes", initial="1")
     quantization = Text(
-        label="quantisation", help_text="As the engine writes it: fp8, awq. Empty: as the weights are, and for llama.cpp always."
+        label="quantisation", help_text="As the engine writes it: fp8. Empty: as the weights are; llama.cpp: always."
     )
     context_length = Whole(label="context length", help_text="Tokens. Empty: the model's own.")
     memory = Amount(label="memory per device", help_text="16GiB, or bytes. Empty: estimated.")

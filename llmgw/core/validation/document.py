@@ -133,7 +133,7 @@ class _Form:
     def maybe(self, key: str, kind: _Kind[T]) -> T | None:
         """Read what may be left out and then is not known."""
         raw = self.values.get(key)
-        return None if raw is None else self._read(self.at(key), raw, kind)
+        return None if raw is None else self._read(self.at(_short(key)), raw, kind)
 
     def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Read a list of texts."""

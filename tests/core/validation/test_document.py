@@ -1,7 +1,7 @@
 """Documents as people write them: read, turned down, and written again."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmgw.core.units import GIB, MIB, Bytes, ModelName
@@ -210,6 +210,7 @@ json = st.recursive(
 )
 
 
+@example({"labels": {"\x1f": False}})
 @given(json)
 def test_whatever_is_sent_is_read_or_told_about(raw):
     found = model_from_document(raw)
