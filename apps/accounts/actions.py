@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import Q
 
@@ -162,3 +163,9 @@ def ensure_operator(*, now: datetime) -> User:
     user: User = users.create_superuser(OPERATOR, password=None)
     audit.record(SYSTEM, "user.create", "user", OPERATOR, now, after={"superuser": True})
     return user
+
+
+def tidy(now: datetime) -> dict[str, int]:
+    """Delete the console's sessions that are over; return how many."""
+    sessions, _ = Session.objects.filter(expire_date__lt=now).delete()
+    return {"sessions": sessions}

@@ -337,7 +337,7 @@ class Timeline:
     attempts: tuple[Attempt, ...]
     """The newest first."""
     first_failure: Attempt | None
-    """Where it began: kept and shown for ever, however many followed."""
+    """Where it began: kept and shown as long as the slot, however many followed."""
 
 
 def timeline(replica: ReplicaRow) -> Timeline:

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from django.contrib.sessions.models import Session
+
 from apps.replicas import actions
 from apps.replicas.actions import retention
 from apps.replicas.models import OrderRow, PassRow, ReplicaRow, ShardRow, TransitionRow
@@ -92,3 +94,53 @@ def test_a_strays_end_is_kept_for_a_day(world):
     world.pass_by(timedelta(days=2).total_seconds())
     assert actions.tidy(world.now)["strays"] >= 1
     assert not ShardRow.objects.exists()
+
+
+def flap(world, times):
+    """Have the one replica's engine stop answering and come back so many times, with the slot's own moves."""
+    replica, shard = world.replica(), world.shard()
+    moves = [("probe-failed", "ready", "loading"), ("probe-passed", "loading", "ready")] * times
+    TransitionRow.objects.bulk_create(
+        TransitionRow(
+            replica=replica, shard=whose, attempt=1, at=world.now, happened=happened, before=before, after=after
+        )
+        for happened, before, after in moves
+        for whose in (shard, None)
+    )
+
+
+def probes(**whose):
+    return list(TransitionRow.objects.filter(happened__startswith="probe", **whose).values_list("happened", flat=True))
+
+
+def test_of_an_engine_that_comes_and_goes_its_first_success_and_the_last_week_stay(world):
+    world.serve()
+    whole = TransitionRow.objects.exclude(happened__startswith="probe").count()
+    flap(world, 5)
+    assert actions.tidy(world.now)["flaps"] == 0
+    world.pass_by(timedelta(days=8).total_seconds())
+    flap(world, 1)
+    first = TransitionRow.objects.filter(happened="probe-passed", shard__isnull=False).earliest("id")
+    assert actions.tidy(world.now)["flaps"] > 0
+    for whose in ({"shard__isnull": False}, {"shard__isnull": True}):
+        assert probes(**whose) == ["probe-passed", "probe-passed", "probe-failed", "probe-passed"]
+    assert TransitionRow.objects.filter(pk=first.pk).exists()
+    assert TransitionRow.objects.exclude(happened__startswith="probe").count() == whole
+
+
+def test_a_slot_that_nobody_wants_goes_after_a_month_with_all_it_owns(world):
+    past_attempts(world, 2)
+    ReplicaRow.objects.update(gone_at=world.now)
+    assert actions.tidy(world.now)["slots"] == 0
+    world.pass_by(timedelta(days=31).total_seconds())
+    assert actions.tidy(world.now)["slots"] > 0
+    assert not ReplicaRow.objects.exists()
+    assert not ShardRow.objects.exists()
+    assert not TransitionRow.objects.exists()
+
+
+def test_sessions_that_are_over_go(world):
+    for key, until in (("over", world.now - timedelta(seconds=1)), ("open", world.now + timedelta(days=1))):
+        Session.objects.create(session_key=key, session_data="", expire_date=until)
+    assert actions.tidy(world.now)["sessions"] == 1
+    assert Session.objects.get().session_key == "open"
