@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 import msgspec
+import structlog
 from django.db import transaction
 from django.db.models import F
 
@@ -16,6 +17,8 @@ from apps.nodes.models import DeviceRow, NodeRow, NodeTransitionRow, ReportCount
 from apps.nodes.signals import node_lost, node_returned, nodes_changed
 from llmgw.core import wire
 from llmgw.core.world import Device, NodeState
+
+log = structlog.get_logger(__name__)
 
 TAKEN: Final = "taken"
 NEW_EPOCH: Final = "new-epoch"
@@ -110,9 +113,14 @@ def register(report: wire.Registration, *, now: datetime) -> Reception:
     if _is_same(row, report) and report.seq <= row.registered_seq:
         return Reception(REPEATED if report.seq == row.registered_seq else STALE_SEQ, row)
     by = Actor(report.node, "node")
+    rivals = _are_rivals(row, report)
     if why := _why_new_epoch(row, report):
         _begin_epoch(row, report, why, by, now)
     _store_registration(row, report, now)
+    if rivals:
+        # A hello at once would be read by either worker, and have them take the name in turn as fast as they can.
+        _tell_of_rivals(row)
+        return Reception(NEW_EPOCH, row)
     if report.epoch == row.epoch:
         _move(row, NodeState.READY, "registered", by, now)
         return Reception(TAKEN, row)
@@ -193,6 +201,20 @@ def _why_new_epoch(row: NodeRow, report: wire.Registration) -> str:
     if row.boot_id != report.boot_id:
         return "has rebooted"
     return "has seen a later epoch than this database" if report.epoch > row.epoch else ""
+
+
+def _are_rivals(row: NodeRow, report: wire.Registration) -> bool:
+    """Tell whether a second worker takes the name of one that has not even joined yet."""
+    return row.state == NodeState.JOINING and row.instance not in {"", report.instance}
+
+
+def _tell_of_rivals(row: NodeRow) -> None:
+    text = (
+        f"workers with different state folders register as {row.name} in turn, and take each other's orders"
+        " – stop one of them, or give it an id of its own"
+    )
+    log.warning(text, node=row.name)
+    _set(row, findings=[*row.findings, msgspec.to_builtins(wire.Finding("node.two-workers", text))])
 
 
 def _begin_epoch(row: NodeRow, report: wire.Registration, why: str, by: Actor, now: datetime) -> None:

@@ -90,6 +90,18 @@ def test_another_folder_counts_its_reports_anew(joined):
     assert receive(a_registration(epoch=2, seq=2, instance="folder-2")).taken
 
 
+def test_two_workers_with_one_name_are_told_and_do_not_spur_each_other_on(joined):
+    joined()
+    first = receive(a_registration(epoch=1, seq=1, instance="folder-2"))
+    assert (first.hello, present().findings) == (True, [])
+    second = receive(a_registration(epoch=2, seq=3))
+    assert (second.taken, second.hello, present().epoch) == (False, False, 3)
+    (found,) = present().findings
+    assert found["code"] == "node.two-workers"
+    assert receive(a_registration(epoch=3, seq=4)).taken
+    assert present().findings == []
+
+
 def test_a_database_that_was_restored_gives_way_to_what_the_node_has_seen(joined):
     joined()
     reception = receive(a_registration(epoch=9, seq=3))
