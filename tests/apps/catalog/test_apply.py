@@ -113,6 +113,12 @@ def test_what_is_no_yaml_is_told_with_its_line(catalog, text, said):
     assert wrong.value.returncode == 2
 
 
+def test_what_is_nested_too_deeply_is_told(catalog):
+    with pytest.raises(CommandError, match="nested too deeply") as wrong:
+        call_command("apply", "-f", catalog("[" * 5000))
+    assert wrong.value.returncode == 2
+
+
 def test_a_file_that_is_not_there_is_wrong_usage(tmp_path):
     with pytest.raises(CommandError, match="cannot be read") as wrong:
         call_command("apply", "-f", str(tmp_path / "nowhere.yaml"))

@@ -62,6 +62,8 @@ def _document(file: str) -> object:
         return yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as wrong:
         raise CommandError(f"{name} cannot be read: {wrong}", returncode=2) from wrong
+    except RecursionError:
+        raise CommandError(f"{name} is nested too deeply for a catalog", returncode=2) from None
     except yaml.YAMLError as wrong:
         raise CommandError(f"{name}{_line_of(wrong)} is no YAML: {_what(wrong)}", returncode=2) from wrong
 
