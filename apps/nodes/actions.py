@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from apps.audit import actions as audit
 from apps.audit.actions import Actor
 from apps.nodes import queries
 from apps.nodes.models import DeviceRow, NodeRow, NodeTransitionRow, ReportCountRow
+from apps.nodes.redis import unhear
 from apps.nodes.signals import node_lost, node_returned, nodes_changed
 from llmgw.core import wire
 from llmgw.core.world import Device, NodeState
@@ -378,7 +380,7 @@ def _set_cordoned(name: str, verb: str, by: Actor, now: datetime, reason: str, *
 
 @transaction.atomic
 def forget(name: str, *, by: Actor, now: datetime, reason: str = "") -> NotFound | NotLost | None:
-    """Delete a lost node with all that was known of it; the audit keeps what it was."""
+    """Delete a lost node with its launches, their failures and all else; the audit keeps what it was."""
     row = _locked(name)
     if row is None:
         return NotFound(name)
@@ -388,6 +390,7 @@ def forget(name: str, *, by: Actor, now: datetime, reason: str = "") -> NotFound
     ReportCountRow.objects.filter(node_name=name).delete()
     row.delete()
     nodes_changed.send(NodeRow, names=(name,), now=now)
+    transaction.on_commit(partial(unhear, name))
     return None
 
 

@@ -8,6 +8,7 @@ import structlog
 from kombu import Connection, Consumer
 from kombu.common import Broadcast
 
+from apps.audit.actions import BEAT
 from apps.nodes import actions, heartbeats
 from apps.nodes.models import NodeRow
 from apps.nodes.redis import client
@@ -345,3 +346,13 @@ def test_ticks_that_nobody_hears_leave_nothing_behind(clock):
     kept = set(client().scan_iter())
     assert kept <= {key.encode() for key in (wire.TICK_KEY, heartbeats.SENT_KEY, heartbeats.GATE_KEY, wire.ROUTES_KEY)}
     assert client().zcard(heartbeats.SENT_KEY) <= 20
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_forgotten_node_is_heard_no_more(joined, clock):
+    joined()
+    clock.beat("gpu07")
+    actions.mark("gpu07", READY, LOST, why="silent", by=BEAT, now=clock.now)
+    assert heartbeats.read_heard().answered == {"gpu07": 1}
+    actions.forget("gpu07", by=BEAT, now=clock.now)
+    assert heartbeats.read_heard().answered == {}

@@ -26,7 +26,8 @@ class Command(BaseCommand):
 
     help = (
         "Print the nodes, or one of them with its devices. `nodes cordon NAME` keeps new work away, `nodes uncordon "
-        "NAME` lets it come again, `nodes forget NAME` deletes a lost node. Exit code 3: refused, with the reason."
+        "NAME` lets it come again, `nodes forget NAME` deletes a lost node with its launches and their failures. "
+        "Exit code 3: refused, with the reason."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
