@@ -72,7 +72,7 @@ WSGI_APPLICATION = "llmgw.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "apps/console/templates"],  # before those of packages: some replace Unfold's
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

@@ -1,9 +1,15 @@
 """What can be said of the images and the compose file without a container engine."""
 
 import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import yaml
+from django.apps import apps
+from django.conf import settings
 
+from llmgw.local import programs
 from tests.architecture.tree import ROOT
 
 DOCKERFILE = (ROOT / "docker/Dockerfile").read_text("utf-8")
@@ -34,8 +40,31 @@ def test_what_the_images_copy_exists():
 
 def test_the_control_image_holds_all_that_django_reads():
     body = DOCKERFILE.split(" AS control\n")[1].split("\nFROM ")[0]
-    needed = [name for name in ("manage.py", "llmgw/", "apps/", "templates/") if (ROOT / name).exists()]
+    named = [module.partition(".")[0] for module in (settings.ROOT_URLCONF, settings.ASGI_APPLICATION)]
+    found = [Path(app.path) for app in apps.get_app_configs()] + template_folders()
+    ours = {path.relative_to(ROOT).parts[0] for path in found if path.is_relative_to(ROOT)} - {".venv"}
+    needed = {"manage.py", *(f"{folder}/" for folder in {*named, *ours})}
+    assert needed == {"manage.py", "llmgw/", "apps/"}
     assert not [name for name in needed if f"COPY {name} " not in body]
+
+
+def test_templates_ship_with_their_app():
+    assert [path for path in template_folders() if path.parent.parent.name != "apps"] == []
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]["*"]
+    assert "templates/**/*" in packaged
+
+
+def template_folders() -> list[Path]:
+    dirs: Any = [engine["DIRS"] for engine in settings.TEMPLATES]
+    return [Path(folder) for each in dirs for folder in each]
+
+
+def test_the_control_worker_and_beat_are_started_as_up_starts_them():
+    for program in (programs._control({}), programs._beat({})):
+        words = list(program.argv[program.argv.index("celery") :])
+        if "-n" in words:  # each container has a host name of its own
+            del words[words.index("-n") : words.index("-n") + 2]
+        assert SERVICES[program.name]["command"] == words
 
 
 def test_each_image_installs_a_locked_file():
