@@ -9,8 +9,8 @@ from apps.catalog import queries as catalog
 from apps.catalog.models import ModelRow
 from apps.replicas import queries
 from apps.replicas.models import ReplicaRow, ShardRow
-from llmgw.core.lifecycle import state_word
-from llmgw.core.units import duration
+from llmgw.core.lifecycle import CRASH_LOOPING_FROM, state_word
+from llmgw.core.units import counted, duration, in_a_row
 from llmgw.core.world import State
 
 # Of two candidates with as many reasons against them, the one whose reason is cured more easily is nearer.
@@ -29,6 +29,7 @@ _EASIEST_FIRST: Final = (
     "fabric.none",
     "node.lost",
 )
+_FAILED: Final = frozenset(state_word(State.FAILED, failures) for failures in (1, CRASH_LOOPING_FROM))
 _LINES_SHOWN: Final = 10
 _NODES_SHOWN: Final = 20
 
@@ -112,6 +113,16 @@ class Why:
         """Tell whether something stands in its way that is more than time to start."""
         return bool(self.against)
 
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether it is at rest because it has failed, and not only had failed before."""
+        return self.state in _FAILED
+
+    @property
+    def is_without_place(self) -> bool:
+        """Tell whether it is at rest because it fits nowhere."""
+        return self.is_refused and self.state in (State.QUEUED, State.STOPPED)
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -140,7 +151,7 @@ class Explanation:
 
     def text(self) -> str:
         """Say it as people read it."""
-        lines = [self.summary]
+        lines = [_headline(self.model, self.ready, self.wanted, len(self.replicas))]
         for why in self.replicas:
             lines += _lines(why, self.now)
         return "\n".join(lines)
@@ -234,43 +245,64 @@ def _failure(shard: ShardRow) -> Failure:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
+def _headline(model: str, ready: int, wanted: int, there: int) -> str:
+    told = f"{model}: {ready} of {counted(wanted, 'replica')} ready."
+    return told if there >= wanted else f"{told} No pass has looked at the others yet."
+
+
 def _summary(model: ModelRow, rows: Sequence[ReplicaRow], replicas: Sequence[Why], now: datetime) -> str:
     """Say how many serve, and the worst that can be said of the others."""
-    told = f"{model.name}: {queries.count_ready(rows)} of {model.replicas} replicas ready."
+    told = _headline(model.name, queries.count_ready(rows), model.replicas, len(rows))
     waiting = [why for why in replicas if why.state != State.READY]
-    if worst := max(waiting, key=lambda why: (why.failures > 0, why.is_refused), default=None):
-        return f"{told} {_one_sentence(worst, now)}"
-    if len(replicas) < model.replicas:
-        return f"{told} No pass has looked at the others yet."
-    return told
+    worst = max(waiting, key=lambda why: (why.failures > 0, why.is_refused), default=None)
+    return f"{told} {_one_sentence(worst, now)}." if worst else told
 
 
 def _one_sentence(why: Why, now: datetime) -> str:
     since = duration((now - why.since).total_seconds())
-    if why.failure is not None:
+    failed = f"failed {in_a_row(max(why.failures, 1))}"
+    if why.has_failed:
         wait = max((why.next_try_at - now).total_seconds(), 0) if why.next_try_at else None
         due = "" if wait is None else f", next start in {wait:.0f} s" if wait else ", next start due now"
-        return f"{why.name} is {why.state}: failed {why.failures} times in a row{due}."
-    if why.state == State.QUEUED and why.is_refused:
-        return f"{why.name} has had no place for {since}."
-    return f"{why.name} has been {why.state} for {since}."
+        return f"{why.name} {failed}{due}"
+    if why.is_without_place:
+        return f"{why.name} has had no place for {since}"
+    return f"{why.name} has been {why.state} for {since}" + (f", after it {failed}" if why.failures else "")
 
 
 def _lines(why: Why, now: datetime) -> list[str]:
-    lines = [f"  {_one_sentence(why, now)} {why.why}".rstrip()]
+    # What its state, its failure or the reasons against it say below need not be said here, too.
+    more = "" if why.why == "serves" or why.has_failed or why.is_without_place or not why.why else f": {why.why}"
+    lines = [f"  {_one_sentence(why, now)}{more.rstrip('.')}."]
     if any(no.node for no in why.against):
-        counts = ", ".join(f"{group.count} {group.code}" for group in why.groups)
-        lines += [_line("no place", f"0 of {len({no.node for no in why.against})} nodes: {counts}")]
-        lines += [_line("nearest" if not at else "", f"{no.node}: {no.text}") for at, no in enumerate(why.nearest)]
-        lines += [_line("would do" if not at else "", cure) for at, cure in enumerate(_cures(why.nearest))]
-        lines += _table(why.against)
-    elif why.against:
-        lines += [_line("waits", f"{no.text} [{no.code}] – {no.cure}") for no in why.against]
+        lines += _place_lines(why)
+    else:
+        waits = not why.has_failed
+        lines += [_line("waits" if waits else "would do", _no_place(no) if waits else no.cure) for no in why.against]
     if why.failure:
         lines += _failure_lines("failure", why.failure)
     if why.first_failure:
         lines += [_line("began with", _in_a_line(why.first_failure))]
     return lines
+
+
+def _place_lines(why: Why) -> list[str]:
+    """Count the reasons by code, then say those against the nearest place, then the others."""
+    counts = ", ".join(f"{group.count} {group.code}" for group in why.groups)
+    nodes = counted(len({no.node for no in why.against}), "node")
+    lines = [_line("fits on", f"0 of {nodes}: {counts}")]
+    lines += [_line("nearest" if not at else "", _there(no)) for at, no in enumerate(why.nearest)]
+    lines += [_line("would do" if not at else "", cure) for at, cure in enumerate(_cures(why.nearest))]
+    return lines + _table([no for no in why.against if no not in why.nearest])
+
+
+def _there(no: Against) -> str:
+    by = f" by profile {no.profile}" if no.profile else ""
+    return f"{no.node}{by}: {no.text}"
+
+
+def _no_place(no: Against) -> str:
+    return f"{no.text} [{no.code}] – {no.cure}"
 
 
 def _line(head: str, text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from llmgw.core.units import Bytes, NodeName, gib
+from llmgw.core.units import Bytes, NodeName, gib, in_a_row
 
 
 class Event(StrEnum):
@@ -256,7 +256,7 @@ class WaitingForRetry:
     """Seconds still to wait."""
 
     def text(self) -> str:
-        return f"failed {self.failures} times in a row, next start in {max(self.wait, 0):.0f} s"
+        return f"failed {in_a_row(self.failures)}, next start in {max(self.wait, 0):.0f} s"
 
     def cure(self) -> str:
         return "read its last failure; editing the model starts it at once"

@@ -41,6 +41,16 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def counted(many: int, word: str) -> str:
+    """Say how many there are of something: `counted(1, "key") == "1 key"`, `counted(2, "key") == "2 keys"`."""
+    return f"{many} {word}" if many == 1 else f"{many} {word}s"
+
+
+def in_a_row(many: int) -> str:
+    """Say how often something happened without a break: `once`, `3 times in a row`."""
+    return "once" if many == 1 else f"{many} times in a row"
+
+
 def replica_id(model: str, ordinal: int) -> ReplicaId:
     """Name the slot `ordinal` of a model."""
     return ReplicaId(f"{model}/{ordinal}")

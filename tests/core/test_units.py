@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmgw.core.units import GIB, duration, gib, replica_id
+from llmgw.core.units import GIB, counted, duration, gib, in_a_row, replica_id
 
 
 def test_bytes_are_said_in_gib():
@@ -20,3 +20,8 @@ def test_a_slot_is_named_after_its_model():
 )
 def test_a_duration_is_said_in_its_largest_unit(seconds, said):
     assert duration(seconds) == said
+
+
+def test_one_is_not_said_as_many():
+    assert [counted(many, "key") for many in (0, 1, 2)] == ["0 keys", "1 key", "2 keys"]
+    assert [in_a_row(many) for many in (1, 3)] == ["once", "3 times in a row"]

@@ -8,7 +8,7 @@ from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE
 from llmgw.core.placement import Fleet, Placement, Refused, fitting, place
 from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
 from llmgw.core.refusals import WaitingForRetry
-from llmgw.core.units import ReplicaId, Seconds, replica_id
+from llmgw.core.units import ReplicaId, Seconds, in_a_row, replica_id
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import NodeState, Replica, State
 
@@ -208,7 +208,7 @@ def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
 
 def _why_again(one: Replica) -> str:
     if one.state is State.FAILED:
-        return f"failed {one.failures} times in a row, and the wait is over"
+        return f"failed {in_a_row(one.failures)}, and the wait is over"
     if one.state is State.LOST:
         return "its node is lost"
     if one.state is State.STOPPED:

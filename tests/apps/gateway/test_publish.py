@@ -364,7 +364,7 @@ def test_the_command_prints_routes_and_no_hashes(capsys):
     publish.publish()
     call_command("routes")
     said = capsys.readouterr().out
-    assert "1 keys, Redis has it" in said
+    assert "1 key, Redis has it" in said
     assert "127.0.0.2:9001" in said
     assert "no ready replica" in said
     call_command("routes", "--json")

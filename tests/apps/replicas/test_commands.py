@@ -94,10 +94,23 @@ def test_models_lists_and_shows_and_retires(world):
     assert (item["name"], item["ready"], item["wanted"]) == ("smollm2", 1, 1)
     assert "smollm2/1" in run("models", "smollm2")[1]
     assert document("models", "smollm2")["replica_names"] == ["smollm2/1"]
-    assert run("models", "retire", "smollm2", "--reason", "old")[0] == 0
+    assert run("models", "retire", "smollm2", "--reason", "old") == (0, "smollm2 is retired; its replica drains\n")
     assert AuditRow.objects.get(verb="model.retire").reason == "old"
     assert run("models", "retire", "smollm2")[0] == 3
     assert run("models", "smollm2")[0] == 3
+
+
+def test_retiring_what_does_not_run_promises_no_drain(world):
+    world.declare()
+    world.passes()
+    assert run("models", "retire", "smollm2") == (0, "smollm2 is retired; nothing of it was running\n")
+
+
+def test_an_adopted_engine_is_shown_as_such(world):
+    node = world.serve()
+    assert "adopted" not in run("replicas", "smollm2/1")[1]
+    node.tell(world.shard().launch_id, State.READY, adopted=True)
+    assert "engine    adopted: the present worker of n1 found it running" in run("replicas", "smollm2/1")[1]
 
 
 def test_replicas_lists_and_shows_one_with_its_history(world):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.nodes import actions as nodes
+from apps.replicas import actions
 from apps.replicas import explain as explaining
 from apps.replicas.explain import NotFound, explain
 from llmgw.core import refusals
@@ -20,9 +21,9 @@ def told(world, model="smollm2"):
 def test_what_runs_is_fine(world):
     world.serve()
     found = told(world)
-    assert found.summary == "smollm2: 1 of 1 replicas ready."
+    assert found.summary == "smollm2: 1 of 1 replica ready."
     assert not found.is_refused
-    assert "smollm2/1 has been ready for 0 s." in found.text()
+    assert found.text().splitlines() == ["smollm2: 1 of 1 replica ready.", "  smollm2/1 has been ready for 0 s."]
 
 
 def test_what_has_no_place_says_which_nodes_why_and_what_comes_nearest(world):
@@ -37,14 +38,51 @@ def test_what_has_no_place_says_which_nodes_why_and_what_comes_nearest(world):
     assert found.summary == "smollm2: 0 of 2 replicas ready. smollm2/2 has had no place for 14 min."
     text = found.text()
     assert "0 of 2 nodes: 1 device.claimed, 1 node.cordoned" in text
-    assert "nearest    n1: device cpu is taken (1 of 1) by smollm2/1" in text
+    assert "nearest    n1 by profile cpu: device cpu is taken (1 of 1) by smollm2/1" in text
     assert "would do   wait for one of them to stop, ask for fewer replicas, or add a node" in text
-    assert "n2  cpu  node.cordoned   is cordoned" in text
+    assert "    n2  cpu  node.cordoned  is cordoned" in text
 
 
 def test_what_nobody_has_looked_at_says_so(world):
     world.declare()
-    assert told(world).summary == "smollm2: 0 of 1 replicas ready. No pass has looked at the others yet."
+    assert told(world).summary == "smollm2: 0 of 1 replica ready. No pass has looked at the others yet."
+
+
+def test_one_reason_is_said_once(world):
+    world.node()
+    world.declare(a_model("big", profiles=[a_gpu_profile()]))
+    world.passes()
+    world.pass_by(2)
+    assert told(world, "big").text().splitlines() == [
+        "big: 0 of 1 replica ready.",
+        "  big/1 has had no place for 2 s.",
+        "    fits on    0 of 1 node: 1 class.mismatch",
+        "    nearest    n1 by profile gpu: wants class h100-80g, the node has cpu",
+        "    would do   add a profile for a class this node has",
+    ]
+
+
+def test_one_that_failed_once_and_serves_again_does_serve(world):
+    node = world.node()
+    world.declare()
+    world.passes()
+    node.fail(world.shard().launch_id)
+    world.passes()
+    told_first = told(world).text()
+    assert "  smollm2/1 failed once, next start in 1 s." in told_first
+    assert told_first.count("next start") == 1
+    world.pass_by(1)
+    world.ask_for_pass()
+    node.tell(world.shard().launch_id, State.READY)
+    text = told(world).text()
+    assert "  smollm2/1 has been ready for 0 s, after it failed once." in text
+    assert "failure    attempt 1 on n1, out-of-memory" in text
+
+
+def test_what_an_operator_asked_stands_with_its_state(world):
+    world.serve()
+    actions.drain(world.replica(), by=ALICE, now=world.now, reason="new kernel")
+    assert "  smollm2/1 has been draining for 0 s: asked by alice: new kernel." in told(world).text()
 
 
 def test_without_any_node_the_fleet_is_to_blame(world):

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 from apps.audit.management.output import as_json, as_table
 from apps.gateway import publish, queries
 from llmgw.core.routing import Table, to_json
+from llmgw.core.units import counted
 
 
 class Command(BaseCommand):
@@ -33,7 +34,7 @@ def _text(table: Table, in_redis: int | None) -> str:
     idle = [
         (name, route.model, "–", "no ready replica", "–") for name, route in table.routes.items() if not route.endpoints
     ]
-    door = "open without a key" if table.open else f"{len(table.keys)} keys"
+    door = "open without a key" if table.open else counted(len(table.keys), "key")
     seen = "Redis has it" if in_redis == table.revision else f"Redis has revision {in_redis or 'none'}"
     head = f"revision {table.revision}, {door}, {seen}"
     return f"{head}\n{as_table(('name', 'model', 'replica', 'endpoint', 'launch'), rows + idle)}"

@@ -12,7 +12,7 @@ from apps.catalog import actions as catalog
 from apps.catalog.models import ModelRow
 from apps.replicas import queries
 from apps.replicas.explain import NotFound
-from llmgw.core.lifecycle import state_word
+from llmgw.core.lifecycle import LIVE, state_word
 from llmgw.core.world import State
 
 
@@ -86,9 +86,14 @@ def _one(name: str, *, json: bool) -> str:
 
 
 def _retire(name: str, reason: str, *, json: bool) -> str:
+    live = queries.present().filter(model__name=name, state__in=LIVE).count()
     if not catalog.retire(name, by=operator(), now=datetime.now(UTC), reason=reason):
         raise _unknown(name)
-    return as_json({"name": name, "retired": True}) if json else f"{name} is retired, its replicas drain"
+    if json:
+        return as_json({"name": name, "retired": True})
+    if not live:
+        return f"{name} is retired; nothing of it was running"
+    return f"{name} is retired; {'its replica drains' if live == 1 else f'its {live} replicas drain'}"
 
 
 def _unknown(name: str) -> CommandError:

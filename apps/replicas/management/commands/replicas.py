@@ -97,6 +97,8 @@ def _one(row: ReplicaRow, now: datetime, *, json: bool) -> str:
         return as_json({**queries.describe_replica(row), "timeline": queries.describe_timeline(history)})
     heads = ("replica", "state", "for", "node", "endpoint", "attempt", "restarts", "why")
     lines = [f"{what:9} {value}" for what, value in zip(heads, _line(row, now), strict=True)]
+    adopted = [shard.node.name for shard in queries.shards_of(row) if shard.adopted]
+    lines += [f"{'engine':9} adopted: the present worker of {node} found it running" for node in adopted]
     for attempt in history.attempts[:_ATTEMPTS_SHOWN]:
         lines += ["", *_attempt(attempt)]
     first = history.first_failure
