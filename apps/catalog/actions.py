@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db import transaction
-from django.db.models import F
 
 from apps.audit import actions as audit
 from apps.audit.actions import Actor
@@ -113,7 +112,6 @@ def _lock_catalog() -> None:
 
 def _tell(names: tuple[str, ...], now: datetime) -> None:
     if names:
-        CatalogRow.objects.update(revision=F("revision") + 1)
         catalog_changed.send(ModelRow, names=names, now=now)
 
 

@@ -35,7 +35,6 @@ class ReplicaRow(models.Model):
     """What the last pass that looked for a place found: `[{"node", "profile", "code", "text", "cure", "facts"}]`."""
     refusals_key = models.CharField(max_length=16, blank=True)
     """Digest of the refusals without what the clock alone changes: tells news without reading them."""
-    refused_in_pass = models.BigIntegerField(null=True)
     created_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True, db_index=True)
 
@@ -82,7 +81,6 @@ class ShardRow(models.Model):
     failure = models.JSONField(null=True)
     """`wire.Failure` of the end, if nobody asked for the end."""
     tail = models.JSONField(default=list)
-    trace = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 

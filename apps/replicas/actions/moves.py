@@ -27,7 +27,6 @@ _FOLLOWING: Final = (
     "why",
     "refusals",
     "refusals_key",
-    "refused_in_pass",
     "gone_at",
 )
 _SHARD: Final = (

@@ -18,7 +18,6 @@ from apps.replicas.actions.moves import Moves, Raced, locked, present_shards, sa
 from apps.replicas.actions.passes import Turn
 from apps.replicas.models import ReplicaRow, ShardRow
 from apps.replicas.queries import View
-from llmgw import telemetry
 from llmgw.core import lifecycle, plan
 from llmgw.core.lifecycle import AT_REST, LIVE, Happened, NotAllowed
 from llmgw.core.units import ModelName, ReplicaId
@@ -110,7 +109,7 @@ def _begin_attempt(replica: ReplicaRow, action: plan.Start) -> None:
         replica.failures = 0
     replica.attempt += 1
     replica.profile, replica.fingerprint = action.profile, action.fingerprint
-    replica.next_try_at = replica.ready_at = replica.refused_in_pass = None
+    replica.next_try_at = replica.ready_at = None
     replica.refusals, replica.refusals_key = [], ""
 
 
@@ -128,7 +127,6 @@ def _new_shard(replica: ReplicaRow, node: str, devices: Iterable[str], rank: int
         profile=replica.profile,
         state=State.QUEUED,
         state_since=under.now,
-        trace=telemetry.current_traceparent(),
         created_at=under.now,
     )
 

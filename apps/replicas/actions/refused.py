@@ -59,7 +59,6 @@ def _keep(row: ReplicaRow, each: RefusedReplica, key: str, under: Pass) -> dict[
     written = ReplicaRow.objects.filter(pk=row.pk, generation=row.generation).update(
         refusals=stored,
         refusals_key=key,
-        refused_in_pass=under.turn.token,
         why=why[:500],
         generation=row.generation + 1,
     )

@@ -214,7 +214,7 @@ def _half_placed(gpu01, gpu02, now):
         ("gpu04", refusals.NodeUnreachable(NodeName("gpu04"))),
         ("laptop", refusals.ClassMismatch(("h100-80g",), ("cpu",))),
     )
-    replica(llama, 3, now=now, refused_in_pass=7, why="there is no place for it", refusals=nos)
+    replica(llama, 3, now=now, why="there is no place for it", refusals=nos)
 
 
 def _failing(phi, laptop, now):

@@ -58,7 +58,6 @@ def test_what_has_no_place_is_queued_with_every_reason(world):
     (no,) = waiting.refusals
     assert (no["node"], no["profile"], no["code"]) == ("n1", "cpu", "device.claimed")
     assert waiting.why == "no place: 1 × device.claimed"
-    assert waiting.refused_in_pass == queries.passes().token
     kept = PassRow.objects.get()
     assert [action["code"] for action in kept.actions] == ["queue", "start"]
     assert kept.refusals == [{"replica": "smollm2/2", "refusals": queries.grouped([no])}]
