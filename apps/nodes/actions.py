@@ -332,10 +332,11 @@ def introduce(name: str, beat: wire.Beat, *, now: datetime) -> bool:
     return True
 
 
-def compare(beats: Mapping[str, wire.Beat], ours: Mapping[str, str]) -> tuple[NodeRow, ...]:
+def compare(beats: Mapping[str, wire.Beat], ours: Mapping[str, str | None]) -> tuple[NodeRow, ...]:
     """Return the nodes that have told otherwise than we know for too long: each is due a hello.
 
-    `ours` is the digest of the launches that each node has here. Writes only where the count of sweeps changes.
+    `ours` is the digest of the launches that each node has here, None while they move and none can be compared. Writes
+    only where the count of sweeps changes.
     """
     rows = NodeRow.objects.filter(name__in=beats).exclude(state=NodeState.LOST)
     differing = {row.pk: row for row in rows if _differs(row, beats[row.name], ours)}
@@ -347,8 +348,8 @@ def compare(beats: Mapping[str, wire.Beat], ours: Mapping[str, str]) -> tuple[No
     return tuple(row for row in differing.values() if row.digest_differs + 1 >= SWEEPS_UNTIL_HELLO)
 
 
-def _differs(row: NodeRow, beat: wire.Beat, ours: Mapping[str, str]) -> bool:
-    return queries.is_estranged(row, beat) or beat.digest != ours.get(row.name, wire.digest(()))
+def _differs(row: NodeRow, beat: wire.Beat, ours: Mapping[str, str | None]) -> bool:
+    return queries.is_estranged(row, beat) or ours.get(row.name, wire.digest(())) not in (None, beat.digest)
 
 
 # --- what operators ask for ---------------------------------------------------------------------------------------

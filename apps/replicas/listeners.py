@@ -1,7 +1,7 @@
 """What replicas do when something happens elsewhere: catalog and nodes tell it by signals."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ def welcome(node: NodeRow, was: NodeState, now: datetime, **_: Any) -> None:
 def after_tick(beats: Mapping[str, wire.Beat], now: datetime, **_: Any) -> None:
     """Send again what was not answered, ask who tells otherwise than we know, and wake those whose wait is over."""
     dispatch.resend_due(now)
-    for node in nodes.compare(beats, queries.digests()):
+    told_since = now - timedelta(seconds=2 * settings.LLMGW_HEARTBEAT_S)
+    for node in nodes.compare(beats, queries.digests(told_since)):
         actions.hello(node, order_id=new_id(), now=now)
     actions.call_when_due(now, within=settings.LLMGW_HEARTBEAT_S)

@@ -141,15 +141,21 @@ def passes() -> ReconcileRow:
     return ReconcileRow.objects.filter(pk=PASSES).first() or ReconcileRow(pk=PASSES)
 
 
-def digests() -> Mapping[str, str]:
-    """Return for each node the digest of the launches that are alive there, as far as we know; one query."""
+def digests(since: datetime) -> Mapping[str, str | None]:
+    """Return for each node the digest of the launches that are alive there, as far as we know; one query.
+
+    None where one has moved after `since`: what the node last told may be of before that.
+    """
     alive: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    # What is only placed may not have reached its node yet; once it has, it is no longer only placed there.
-    told = ShardRow.objects.filter(state__in=LIVE - {State.PLACED})
-    rows = told.values_list("node__name", "launch_id", "state")
-    for node, launch, state in rows:
-        alive[node].append((launch, state))
-    return {node: wire.digest(launches) for node, launches in alive.items()}
+    moving = set()
+    rows = ShardRow.objects.filter(state__in=LIVE).values_list("node__name", "launch_id", "state", "state_since")
+    for node, launch, state, moved_at in rows:
+        if moved_at > since:
+            moving.add(node)
+        # What is only placed may not have reached its node yet; once it has, it is no longer only placed there.
+        if state != State.PLACED:
+            alive[node].append((launch, state))
+    return {node: None if node in moving else wire.digest(alive[node]) for node in moving | alive.keys()}
 
 
 # --- for showing --------------------------------------------------------------------------------------------------

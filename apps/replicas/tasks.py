@@ -23,6 +23,8 @@ _TRY_AGAIN: Final[dict[str, Any]] = {
     "retry_backoff": 1,
     "retry_backoff_max": 10,
 }
+# Sent again, or overtaken by a later one, which has said all that it says.
+_HARMLESS: Final = frozenset({nodes.REPEATED, nodes.STALE_SEQ})
 
 
 def utc_now() -> datetime:
@@ -50,7 +52,11 @@ def report(raw: Any) -> None:
         log.warning("a report cannot be read", node=node, why=told.text())
         return
     outcome = actions.record_report(told, now=now)
-    if outcome != nodes.TAKEN:
+    if outcome == nodes.NEW_EPOCH:
+        log.info("a node has registered, and is told the epoch that it has here", node=told.node)
+    elif outcome in _HARMLESS:
+        log.debug("a report said nothing new", node=told.node, outcome=outcome, seq=told.seq)
+    elif outcome != nodes.TAKEN:
         log.info("a report was not applied", node=told.node, outcome=outcome, seq=told.seq)
 
 

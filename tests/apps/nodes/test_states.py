@@ -135,6 +135,14 @@ def test_a_node_that_answers_as_somebody_else_is_told_hello(joined, beat):
     assert [row.name for row in actions.compare({"gpu07": beat}, {})] == ["gpu07"]
 
 
+def test_what_just_moved_is_not_held_against_a_node(joined):
+    joined()
+    moving: dict[str, str | None] = {"gpu07": None}
+    assert [actions.compare({"gpu07": a_beat(digest="deadbeef")}, moving) for _ in range(3)] == [(), (), ()]
+    actions.compare({"gpu07": a_beat(epoch=0)}, moving)
+    assert actions.compare({"gpu07": a_beat(epoch=0)}, moving), "it still must be the node that we know"
+
+
 def test_a_node_that_stays_joining_is_told_hello_again():
     actions.receive(a_registration(), now=at(0))
     actions.compare({"gpu07": a_beat()}, {})

@@ -37,6 +37,7 @@ def test_a_node_that_tells_otherwise_twice_is_asked_to_register(world):
     launch = world.shard().launch_id
     before = len(node.hellos())
     OrderRow.objects.filter(kind="hello").update(state="acknowledged")
+    world.pass_by(10)
     tick(world, ("n1", beat(node, (launch, "loading"))))
     assert len(node.hellos()) == before
     tick(world, ("n1", beat(node, (launch, "loading"))))
@@ -45,6 +46,20 @@ def test_a_node_that_tells_otherwise_twice_is_asked_to_register(world):
     assert len(node.hellos()) == before + 1, "it has not answered yet"
     node.join(node.status(launch, State.LOADING, *[]))
     assert node.hellos()[-1].state == "acknowledged"
+
+
+def test_a_start_that_beats_lag_behind_asks_nobody_to_register(world, settings):
+    node = world.node()
+    world.declare()
+    world.passes()
+    launch, before = world.shard().launch_id, len(node.hellos())
+    told: list[tuple[str, State]] = []
+    for state in (State.FETCHING, State.LOADING, State.LOADING, State.READY, State.READY, State.READY):
+        node.tell(launch, state)
+        world.pass_by(settings.LLMGW_HEARTBEAT_S)
+        tick(world, ("n1", beat(node, *told)))  # what it told a tick ago
+        told = [(launch, state)]
+    assert len(node.hellos()) == before
 
 
 def test_a_node_that_agrees_is_left_alone(world):

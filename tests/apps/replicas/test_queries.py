@@ -47,7 +47,7 @@ def test_lists_take_as_many_queries_for_few_as_for_many(world, size, django_asse
         (model,) = [queries.describe_model(row) for row in queries.models()]
     assert (model["ready"], model["wanted"], model["state"]) == (size, size, f"{size} of {size} ready")
     with django_assert_num_queries(1):
-        assert len(queries.digests()) == size
+        assert len(queries.digests(world.now)) == size
 
 
 def test_a_snapshot_holds_what_is_wanted_and_what_is(world):
@@ -75,10 +75,22 @@ def test_the_digest_leaves_out_what_may_not_have_reached_its_node(world):
     node = world.node()
     world.declare(a_model(replicas=2))
     world.passes()
-    assert queries.digests() == {}
+    assert queries.digests(world.now) == {}
     launch = world.shard("smollm2/1").launch_id
     node.tell(launch, State.LOADING)
-    assert queries.digests() == {"n1": wire.digest([(launch, "loading")])}
+    assert queries.digests(world.now) == {"n1": wire.digest([(launch, "loading")])}
+
+
+def test_there_is_no_digest_of_what_has_just_moved(world):
+    node, before = world.node(), world.now
+    world.pass_by(1)
+    world.declare()
+    world.passes()
+    assert queries.digests(before) == {"n1": None}
+    node.tell(world.shard().launch_id, State.READY)
+    world.pass_by(4)
+    assert queries.digests(before) == {"n1": None}
+    assert queries.digests(world.now) == {"n1": wire.digest([(world.shard().launch_id, "ready")])}
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The control worker's tasks: names that all sides agree on, and messages that no node should send."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from apps.nodes.models import ReportCountRow
 from apps.replicas import dispatch, tasks
@@ -9,6 +10,7 @@ from llmgw import schedule
 from llmgw.core import wire
 from llmgw.core.lifecycle import Happened
 from llmgw.core.world import State
+from tests.apps.replicas.world import Teller
 
 
 def counts():
@@ -46,6 +48,18 @@ def test_a_report_is_read_and_applied(world):
 def test_what_cannot_be_read_is_counted_and_raises_nothing(world, raw):
     tasks.report(raw)
     assert counts() == {"unreadable": 1}
+
+
+def test_what_is_part_of_every_start_is_not_logged_as_a_fault(world):
+    node = Teller(world)
+    first = wire.to_wire(node.registration())
+    with capture_logs() as said:
+        tasks.report(first)
+        tasks.report(first)
+    assert [(line["event"], line["log_level"]) for line in said] == [
+        ("a node has registered, and is told the epoch that it has here", "info"),
+        ("a report said nothing new", "debug"),
+    ]
 
 
 def test_a_report_of_a_node_that_nobody_knows_is_counted(world):
