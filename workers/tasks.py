@@ -162,7 +162,7 @@ class Node:
         order_id = raw.get("order_id") if isinstance(raw, Mapping) else None
         log.warning("order unreadable", order_id=order_id, why=why.text())
         if isinstance(order_id, str):
-            code = "order.version" if why.what == "version" else "order.invalid"
+            code = wire.OrderRefusal.VERSION if why.what == "version" else wire.OrderRefusal.INVALID
             refused = wire.Answer(OrderId(order_id), wire.AnswerKind.REFUSED, code, why.text())
             self._reporter.push(answer=refused)
 

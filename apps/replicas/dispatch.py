@@ -16,6 +16,7 @@ from apps.replicas.models import OrderRow, OrderState, ShardRow
 from llmgw import telemetry
 from llmgw.core import wire
 from llmgw.core.lifecycle import AT_REST
+from llmgw.core.wire import OrderKind
 from llmgw.core.world import NodeState
 
 RECONCILE_TASK: Final = "llmgw.replicas.reconcile"
@@ -25,6 +26,8 @@ BY_REQUEST: Final = "request"
 OPEN: Final = (OrderState.PENDING, OrderState.SENT)
 HEARS: Final = (NodeState.READY, NodeState.JOINING)
 """In these states a node is sent orders."""
+ABOUT_A_RUN: Final = (OrderKind.LAUNCH, OrderKind.STOP)
+"""What is ordered of a launch for as long as it has not ended."""
 
 _EXPIRES_S: Final = 600.0
 _LONGEST_RESEND_S: Final = 60.0
@@ -88,7 +91,7 @@ def _send_all(orders: Iterable[OrderRow], now: datetime) -> int:
 def expire_overtaken(now: datetime) -> None:
     """Take back orders about launches that have ended; a stop of one that is only given up as lost goes, too."""
     ended = ShardRow.objects.filter(launch_id=OuterRef("launch_id"), state__in=AT_REST)
-    overtaken = OrderRow.objects.filter(Exists(ended), state__in=OPEN, kind__in=("launch", "stop"))
+    overtaken = OrderRow.objects.filter(Exists(ended), state__in=OPEN, kind__in=ABOUT_A_RUN)
     overtaken.update(state=OrderState.EXPIRED, answered_at=now, next_send_at=None)
 
 

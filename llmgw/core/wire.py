@@ -62,6 +62,26 @@ def beat_key(node: str) -> str:
 # --- orders down ------------------------------------------------------------------------------------------------
 
 
+class OrderKind(StrEnum):
+    """What is ordered: `kind` of an order, here and in the outbox."""
+
+    HELLO = "hello"
+    LAUNCH = "launch"
+    STOP = "stop"
+    FORGET = "forget"
+
+
+class OrderRefusal(StrEnum):
+    """Why a node does not carry out an order."""
+
+    STALE_EPOCH = "order.stale-epoch"
+    OVERTAKEN = "order.overtaken"
+    VERSION = "order.version"
+    INVALID = "order.invalid"
+    OTHER_NODE = "order.other-node"
+    NOT_KEPT = "order.not-kept"
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """What every order carries."""
 
@@ -73,11 +93,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     v: int = VERSION
 
 
-class HelloOrder(Order, frozen=True, kw_only=True, tag="hello"):
+class HelloOrder(Order, frozen=True, kw_only=True, tag=OrderKind.HELLO.value):
     """Take this epoch and register again, with everything that runs."""
 
 
-class LaunchOrder(Order, frozen=True, kw_only=True, tag="launch"):
+class LaunchOrder(Order, frozen=True, kw_only=True, tag=OrderKind.LAUNCH.value):
     """Start one shard. Carries all that the node needs, so that it never has to ask back."""
 
     launch_id: LaunchId
@@ -98,7 +118,7 @@ class LaunchOrder(Order, frozen=True, kw_only=True, tag="launch"):
     """W3C `traceparent` of the pass that ordered this, so that a repeated order stays in its trace."""
 
 
-class StopOrder(Order, frozen=True, kw_only=True, tag="stop"):
+class StopOrder(Order, frozen=True, kw_only=True, tag=OrderKind.STOP.value):
     """Stop one launch: drain it for at most `drain_s` seconds, then end it. A launch nobody knows counts as stopped."""
 
     launch_id: LaunchId
@@ -106,7 +126,7 @@ class StopOrder(Order, frozen=True, kw_only=True, tag="stop"):
     why: str = ""
 
 
-class ForgetOrder(Order, frozen=True, kw_only=True, tag="forget"):
+class ForgetOrder(Order, frozen=True, kw_only=True, tag=OrderKind.FORGET.value):
     """The control plane has kept this launch's end: the node may delete its journal and logs."""
 
     launch_id: LaunchId

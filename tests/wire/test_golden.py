@@ -134,6 +134,10 @@ def test_names_do_not_change():
     assert (wire.CONTROL_QUEUE, wire.node_queue("n1"), wire.TICK_EXCHANGE) == ("control", "node.n1", "llmgw.ticks")
     assert (wire.HEARD_KEY, wire.TICK_KEY, wire.beat_key("n1")) == ("llmgw:heard", "llmgw:tick", "llmgw:beat:n1")
     assert (wire.ROUTES_KEY, wire.ROUTES_CHANNEL) == ("llmgw:routes", "llmgw:routes:changed")
+    assert {str(kind) for kind in wire.OrderKind} == {"hello", "launch", "stop", "forget"}
+    assert {str(code).removeprefix("order.") for code in wire.OrderRefusal} == {
+        *("stale-epoch", "overtaken", "version", "invalid", "other-node", "not-kept"),
+    }
 
 
 def test_a_digest_is_the_same_in_any_order_and_another_for_other_states():

@@ -18,6 +18,7 @@ from llmgw.core.wire import (
     ForgetOrder,
     HelloOrder,
     LaunchOrder,
+    OrderRefusal,
     ShardStatus,
     Step,
     StopOrder,
@@ -153,12 +154,16 @@ class Supervisor:
     def _refuse(self, order: AnyOrder) -> Answer | None:
         settings, known = self._around.settings, self._identity.epoch
         if order.node != settings.id:
-            return _refused(order, "order.other-node", f"this is node {settings.id}, the order is for {order.node}")
+            return _refused(
+                order, OrderRefusal.OTHER_NODE, f"this is node {settings.id}, the order is for {order.node}"
+            )
         if not self._identity.accept_epoch(order.epoch):
-            return _refused(order, "order.stale-epoch", f"this node is in epoch {known}, the order in {order.epoch}")
+            return _refused(
+                order, OrderRefusal.STALE_EPOCH, f"this node is in epoch {known}, the order in {order.epoch}"
+            )
         launch_id = getattr(order, "launch_id", "-")
         if launch_id != "-" and not is_safe_name(launch_id):
-            return _refused(order, "order.invalid", "the launch id cannot name a folder")
+            return _refused(order, OrderRefusal.INVALID, "the launch id cannot name a folder")
         return None
 
     def _launch(self, order: LaunchOrder) -> Reply:
@@ -167,7 +172,7 @@ class Supervisor:
             if known is not None:
                 return _answer(order, AnswerKind.REPEATED), known.status()
             if order.launch_id in self._tombstones:
-                return _refused(order, "order.overtaken", "this launch was stopped before, or is over"), None
+                return _refused(order, OrderRefusal.OVERTAKEN, "this launch was stopped before, or is over"), None
             folder = LaunchFolder(self._folders / order.launch_id)
             self._around.machine.checkpoint("order-taken")
             journal = Journal(order=order)
@@ -176,7 +181,7 @@ class Supervisor:
             except OSError as error:
                 folder.delete()
                 _, why = of_system(error)
-                return _refused(order, "order.not-kept", f"cannot be written down here: {why}"), None
+                return _refused(order, OrderRefusal.NOT_KEPT, f"cannot be written down here: {why}"), None
             self._around.machine.checkpoint("journal-written")
             launch = self._launches[order.launch_id] = Launch(journal, folder, self._around)
         status = launch.status()
@@ -211,7 +216,7 @@ class Supervisor:
             launch = self._launches.get(order.launch_id)
             if launch is not None and launch.state not in lifecycle.AT_REST:
                 text = f"launch {order.launch_id} is {launch.state.value}, only what is at rest can be forgotten"
-                return _refused(order, "order.invalid", text), launch.status()
+                return _refused(order, OrderRefusal.INVALID, text), launch.status()
             kind = AnswerKind.TAKEN if order.launch_id not in self._tombstones else AnswerKind.REPEATED
             if launch is not None:
                 launch.folder.delete_logs()  # first: on a full disk the tombstone needs their place
@@ -226,5 +231,5 @@ def _answer(order: AnyOrder, kind: AnswerKind = AnswerKind.TAKEN) -> Answer:
     return Answer(order.order_id, kind)
 
 
-def _refused(order: AnyOrder, code: str, text: str) -> Answer:
+def _refused(order: AnyOrder, code: OrderRefusal, text: str) -> Answer:
     return Answer(order.order_id, AnswerKind.REFUSED, code, text)

@@ -15,6 +15,7 @@ from llmgw import telemetry
 from llmgw.core import wire
 from llmgw.core.units import LaunchId, NodeName, OrderId, ReplicaId, Seconds
 from llmgw.core.wanted import Model, Profile
+from llmgw.core.wire import OrderKind
 
 NewId = Callable[[], str]
 """Makes an id that was never used before."""
@@ -58,27 +59,27 @@ def stop(shard: ShardRow, *, drain_s: float, why: str, order_id: str, now: datet
 
 def take_back(launch_ids: Sequence[str], now: datetime) -> None:
     """Let no more start or end by an order that was not answered: something else was decided, or has happened."""
-    _open().filter(launch_id__in=launch_ids, kind__in=("launch", "stop")).update(
+    _open().filter(launch_id__in=launch_ids, kind__in=dispatch.ABOUT_A_RUN).update(
         state=OrderState.EXPIRED, answered_at=now, next_send_at=None
     )
 
 
 def unanswered(launch_ids: Sequence[str]) -> set[str]:
     """Return those of these launches whose start or end was ordered and is not answered yet."""
-    about = _open().filter(launch_id__in=launch_ids, kind__in=("launch", "stop"))
+    about = _open().filter(launch_id__in=launch_ids, kind__in=dispatch.ABOUT_A_RUN)
     return set(about.values_list("launch_id", flat=True))
 
 
 def forget(launch_id: str, node: NodeRow, *, order_id: str, now: datetime) -> OrderRow | None:
     """Let a node delete what it keeps of a launch that has ended, unless it was told already."""
-    if _open().filter(launch_id=launch_id, kind="forget").exists():
+    if _open().filter(launch_id=launch_id, kind=OrderKind.FORGET).exists():
         return None
     return _order(wire.ForgetOrder(**_head(node, order_id, now), launch_id=LaunchId(launch_id)), node, now)
 
 
 def hello(node: NodeRow, *, order_id: str, now: datetime) -> OrderRow | None:
     """Ask a node to take its epoch and to register again, unless it was asked just that and has not answered yet."""
-    asked = _open().filter(node=node, kind="hello")
+    asked = _open().filter(node=node, kind=OrderKind.HELLO)
     if any(order.payload["epoch"] == node.epoch for order in asked):
         return None
     asked.update(state=OrderState.EXPIRED, answered_at=now, next_send_at=None)
@@ -87,7 +88,7 @@ def hello(node: NodeRow, *, order_id: str, now: datetime) -> OrderRow | None:
 
 def hello_answered(node: NodeRow, now: datetime) -> None:
     """Note that a node has registered under its epoch: that is the answer to a hello."""
-    _open().filter(node=node, kind="hello").update(
+    _open().filter(node=node, kind=OrderKind.HELLO).update(
         state=OrderState.ACKNOWLEDGED, answered_at=now, next_send_at=None, answer={"kind": "registration"}
     )
 

@@ -20,10 +20,8 @@ from apps.replicas.models import OrderRow, OrderState, ReplicaRow, ShardRow
 from llmgw.core import wire
 from llmgw.core.engines import failures
 from llmgw.core.lifecycle import AT_REST, GOING, LIVE, Happened
-from llmgw.core.wire import AnswerKind, ShardStatus
+from llmgw.core.wire import AnswerKind, OrderKind, OrderRefusal, ShardStatus
 from llmgw.core.world import State
-
-STALE_EPOCH: Final = "order.stale-epoch"
 
 _CLOSED: Final = {
     AnswerKind.TAKEN: OrderState.ACKNOWLEDGED,
@@ -97,7 +95,9 @@ def _refused_launches(report: wire.AnyReport) -> list[str]:
     refused = [answer.order_id for answer in answers if answer.kind is AnswerKind.REFUSED]
     if not refused:
         return []
-    return list(OrderRow.objects.filter(order_id__in=refused, kind="launch").values_list("launch_id", flat=True))
+    return list(
+        OrderRow.objects.filter(order_id__in=refused, kind=OrderKind.LAUNCH).values_list("launch_id", flat=True)
+    )
 
 
 def _read(
@@ -156,14 +156,14 @@ def _record_answers(this: _Report) -> list[tuple[wire.Answer, OrderRow]]:
     refused = []
     for order in open_orders:
         answer = answers[order.order_id]
-        if answer.kind is AnswerKind.REFUSED and answer.code == STALE_EPOCH:
+        if answer.kind is AnswerKind.REFUSED and answer.code == OrderRefusal.STALE_EPOCH:
             # It was on its way when the epoch rose: the next sending carries the new one.
             OrderRow.objects.filter(pk=order.pk).update(state=OrderState.PENDING, next_send_at=this.now)
             continue
         OrderRow.objects.filter(pk=order.pk).update(
             state=_CLOSED[answer.kind], answered_at=this.now, next_send_at=None, answer=msgspec.to_builtins(answer)
         )
-        if answer.kind is AnswerKind.REFUSED and order.kind == "launch":
+        if answer.kind is AnswerKind.REFUSED and order.kind == OrderKind.LAUNCH:
             refused.append((answer, order))
     return refused
 
@@ -171,7 +171,9 @@ def _record_answers(this: _Report) -> list[tuple[wire.Answer, OrderRow]]:
 def _fail_refused(answer: wire.Answer, order: OrderRow, this: _Report) -> None:
     shard = this.shards.get(order.launch_id)
     if shard is not None:
-        _end_untold(shard, "order-refused", f"{this.node.name} refused to start it: {answer.text or answer.code}", this)
+        refused = failures.ORDER_REFUSED.code
+        text = failures.sentence(refused, f"{this.node.name} says {answer.text or answer.code}")
+        _end_untold(shard, refused, text, this)
 
 
 # --- launches -----------------------------------------------------------------------------------------------------
