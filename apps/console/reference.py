@@ -66,8 +66,6 @@ def failures_page() -> str:
         "`manage.py replicas NAME` and `manage.py explain MODEL`, with the engine's last lines. The first printed line "
         "that matches decides; only then how the process ended.",
         *(_failure(kind) for kind in failures.CLASSES.values()),
-        '<a id="order-refused"></a>\n\n## `order-refused`\n\nThe node would not carry out the order to start: its '
-        "answer says why.",
     )
 
 

@@ -203,6 +203,12 @@ VANISHED: Final = _kind(
     "the process is gone, and its end was not seen",
     "look at the machine's log for that time: a reboot, the out-of-memory killer, or somebody's hand",
 )
+# What the control plane finds.
+ORDER_REFUSED: Final = _kind(
+    "order-refused",
+    "the node would not carry out the order to start",
+    "mend what its answer names, such as a full disk or an older version; it is tried again by itself",
+)
 
 CLASSES: Final[Mapping[str, FailureClass]] = MappingProxyType(
     {
@@ -210,7 +216,7 @@ CLASSES: Final[Mapping[str, FailureClass]] = MappingProxyType(
         for kind in (
             *PRINTED,
             *(KILLED, CRASHED, EXITED, UNKNOWN),
-            *(FETCH_FAILED, CHECKSUM, ENGINE_MISSING, LAUNCH_FAILED, NEVER_READY, VANISHED),
+            *(FETCH_FAILED, CHECKSUM, ENGINE_MISSING, LAUNCH_FAILED, NEVER_READY, VANISHED, ORDER_REFUSED),
         )
     }
 )

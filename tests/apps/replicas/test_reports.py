@@ -9,6 +9,7 @@ from apps.replicas import queries
 from apps.replicas.models import OrderRow, ReplicaRow, ShardRow, TransitionRow
 from apps.replicas.signals import routes_changed
 from llmgw.core import wire
+from llmgw.core.engines import failures
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import Bytes, Seconds
 from llmgw.core.world import NodeState, State
@@ -218,8 +219,8 @@ def refuse(node, order, code, text="because"):
 
 def test_a_refused_launch_fails_with_the_nodes_reason(world, placed):
     refuse(placed, orders("launch").get(), "order.invalid", "no engine of that name")
-    assert world.shard().failure["failure_class"] == "order-refused"
-    assert world.replica().why == "n1 refused to start it: no engine of that name"
+    assert world.shard().failure["failure_class"] == failures.ORDER_REFUSED.code
+    assert "order to start: n1 says no engine of that name – mend what" in world.replica().why
     assert orders("launch").get().state == "refused"
 
 

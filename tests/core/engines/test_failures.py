@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw.core.engines.failures import CLASSES, classify, sentence
+from llmgw.core.engines.failures import CLASSES, ORDER_REFUSED, classify, sentence
 
 PRINTED = [
     (
@@ -98,6 +98,10 @@ def test_every_class_says_what_to_do(code):
 def test_what_the_node_finds_has_a_class():
     wanted = {"fetch-failed", "disk-full", "checksum", "engine-missing", "launch-failed", "vanished", "never-ready"}
     assert wanted <= set(CLASSES)
+
+
+def test_so_has_what_the_node_would_not_start():
+    assert CLASSES["order-refused"] is ORDER_REFUSED
 
 
 def test_a_class_that_is_not_known_is_said_to_be():
