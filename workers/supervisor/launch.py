@@ -131,8 +131,11 @@ class Launch:
                 adopted=self._adopted,
                 progress=self._progress if told.state is State.FETCHING else None,
                 failure=told.failure,
-                tail=logfile.tail(self._folder.log, LINES_OF_STATUS),
+                tail=self._tail(LINES_OF_STATUS),
             )
+
+    def _tail(self, lines: int) -> tuple[str, ...]:
+        return logfile.tail(self._folder.log, lines, self._engine.is_noise if self._engine else None)
 
     def _address(self) -> str | None:
         listen = self._journal.listen
@@ -170,7 +173,7 @@ class Launch:
                 self.happen(Happened.EXITED, text)
                 return
             who = f"{self._journal.order.replica} on {self._around.settings.id}"
-            tail = logfile.tail(self._folder.log, LINES_OF_FAILURE)
+            tail = self._tail(LINES_OF_FAILURE)
             self.happen(happened, code, failure=Failure(code, f"{who}: {text}", end.exit_code, end.signal, tail))
 
     # --- orders ---------------------------------------------------------------------------------------------------
@@ -272,7 +275,7 @@ class Launch:
 
     def _cause(self, end: End) -> tuple[str, str]:
         served = self._journal.first(Happened.PROBE_PASSED) is not None
-        tail = logfile.tail(self._folder.log, LINES_OF_FAILURE)
+        tail = self._tail(LINES_OF_FAILURE)
         if not served and end.exit_code in process.NEVER_RAN:
             return "launch-failed", sentence("launch-failed", tail[-1] if tail else end.text())
         return classify(tail, end.exit_code, end.signal, before_ready=not served)

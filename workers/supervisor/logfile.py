@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,19 +19,24 @@ def older(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
 
 
-def tail(log: Path, lines: int) -> tuple[str, ...]:
-    """Return the last lines that are not empty, oldest first, over a rotation too; cut to what fits a report."""
+def tail(log: Path, lines: int, is_noise: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+    """Return the last lines that are not empty, oldest first, over a rotation too; cut to what fits a report.
+
+    Noise is left out, unless there is nothing else.
+    """
     text = _last_bytes(log)
     if len(text) < _READ:
         text = _last_bytes(older(log)) + text
-    return clean(text[-_READ:], lines)
+    told = clean(text[-_READ:])
+    telling = told if is_noise is None else tuple(line for line in told if not is_noise(line))
+    return (telling or told)[-lines:]
 
 
-def clean(raw: bytes, lines: int) -> tuple[str, ...]:
+def clean(raw: bytes) -> tuple[str, ...]:
     """Make printable lines of an engine's output: no control characters, of a progress bar its last state."""
     text = _ESCAPES.sub("", raw.decode("utf-8", errors="replace").replace("\r\n", "\n"))
     told = (_CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n"))
-    return tuple(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in told if line)[-lines:]
+    return tuple(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in told if line)
 
 
 def bound(log: Path, limit: int) -> bool:

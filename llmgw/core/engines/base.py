@@ -81,3 +81,7 @@ class Engine(Protocol):
     def busy(self, reply: Reply) -> int | None:
         """Read that answer; None when it does not say."""
         ...
+
+    def is_noise(self, line: str) -> bool:
+        """Tell whether a printed line says nothing to people who ask how this engine is."""
+        ...

@@ -1,5 +1,6 @@
 """llama.cpp's server: its command line, and how to read its answers."""
 
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -56,6 +57,15 @@ OWNED: Final[Mapping[str, str]] = MappingProxyType(
     {flag: cure for flags, cure in _OWNED_BY_CURE.items() for flag in flags.split()}
 )
 """Every spelling of a flag that llmgw sets or keeps shut → what to do instead."""
+
+
+# Half a dozen lines for each request, by newer and older versions; and that no key is set: the gateway asks for one.
+_NOISE: Final = re.compile(
+    r"(\S+ I )?(slot +(get_availabl|launch_slot_|print_timing|release|update_slots)|srv +(log_server_r|update_slots))"
+    r"|\s*(prompt eval|eval|total) time ="
+    r"|(\S+ W )?srv .*security: no API key is set"
+)
+_TROUBLE: Final = re.compile(r"error|fail", re.IGNORECASE)
 
 
 class _ModelEntry(msgspec.Struct):
@@ -119,6 +129,10 @@ class LlamaCpp:
         except msgspec.DecodeError:
             return None
         return sum(slot.is_processing for slot in slots) if reply.status == 200 else None
+
+    def is_noise(self, line: str) -> bool:
+        """Know the lines about requests; one that tells of trouble is none of them."""
+        return _NOISE.match(line) is not None and _TROUBLE.search(line) is None
 
 
 def _beyond_llamacpp(profile: Profile) -> Iterator[Problem]:

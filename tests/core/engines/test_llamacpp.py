@@ -140,3 +140,33 @@ class TestBusy:
 
 def test_flags_are_written_as_llama_server_writes_them():
     assert all(re.fullmatch(r"-{1,2}[a-z][a-z0-9-]*", flag) for flag in OWNED)
+
+
+class TestNoise:
+    NOISE = (
+        "0.02.070.102 I slot print_timing: id  3 | task 0 | prompt eval time =     622.58 ms /    33 tokens",
+        "slot print_timing: id  0 | task 5 | ",
+        "       eval time =      23.77 ms /     2 tokens (   11.88 ms per token,    84.15 tokens per second)",
+        "0.01.423.463 I slot get_availabl: id  3 | task -1 | selected slot by LRU, t_last = -1",
+        "0.02.070.149 I slot      release: id  3 | task 0 | stop processing: n_tokens = 34, truncated = 0",
+        "slot update_slots: id  0 | task 5 | prompt done, n_past = 31, n_tokens = 31",
+        "srv  update_slots: all slots are idle",
+        "srv  log_server_r: request: POST /v1/chat/completions 127.0.0.1 200",
+        "0.00.004.213 W srv          init: security: no API key is set and CORS allows all origins",
+    )
+    NEWS = (
+        "0.01.121.797 I srv          init: model loaded",
+        "0.00.017.765 E srv    load_model: failed to load model, '/models/w.gguf'",
+        "srv  update_slots: failed to find free space in the KV cache, retrying with smaller batch size",
+        "0.02.070.102 W slot update_slots: id  0 | task 5 | input truncated, n_ctx = 4096",
+        "0.02.070.102 E slot update_slots: id  0 | task 5 | decode error",
+        "ggml_abort: GGML_ASSERT(n_tokens > 0)",
+    )
+
+    @pytest.mark.parametrize("line", NOISE)
+    def test_each_request_is_noise(self, line):
+        assert ENGINE.is_noise(line)
+
+    @pytest.mark.parametrize("line", NEWS)
+    def test_loading_and_trouble_are_not(self, line):
+        assert not ENGINE.is_noise(line)

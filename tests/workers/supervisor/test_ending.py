@@ -1,9 +1,7 @@
 """Ending what a stopped worker has left running: exactly that, and nothing while a worker holds the folder."""
 
-import os
-import signal
-
 import msgspec
+import psutil
 import pytest
 
 from llmgw.core.lifecycle import Happened
@@ -53,7 +51,9 @@ def test_the_next_worker_knows_that_the_end_was_asked_for(node, arguments):
 
 
 def test_an_engine_that_had_ended_before_is_still_a_failure(node):
-    os.kill(left_behind(node), signal.SIGKILL)
+    engine = psutil.Process(left_behind(node))
+    engine.kill()
+    engine.wait(5)
     end_engines(node.settings.state, node.machine, 5.0)
     node.start()
     assert node.status().failure.failure_class == "vanished"

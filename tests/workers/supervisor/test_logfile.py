@@ -12,6 +12,13 @@ def log(tmp_path):
     return tmp_path / "engine.log"
 
 
+def test_noise_is_left_out_unless_there_is_nothing_else(tmp_path):
+    log = tmp_path / "engine.log"
+    log.write_text("loaded\nnoise 1\nnoise 2\n")
+    assert logfile.tail(log, 2, lambda line: line.startswith("noise")) == ("loaded",)
+    assert logfile.tail(log, 2, lambda _: True) == ("noise 1", "noise 2")
+
+
 def test_the_last_lines_oldest_first(log):
     log.write_text("one\n\ntwo\nthree\n")
     assert logfile.tail(log, 2) == ("two", "three")
@@ -35,16 +42,16 @@ def test_only_the_end_of_a_large_log_is_read(log):
 
 
 def test_escapes_and_control_characters_are_taken_out():
-    assert logfile.clean(b"\x1b[31mred\x1b[0m\x07 alert\r\n\x00tail", 5) == ("red alert", "tail")
+    assert logfile.clean(b"\x1b[31mred\x1b[0m\x07 alert\r\n\x00tail") == ("red alert", "tail")
 
 
 def test_of_a_progress_bar_the_last_state_is_kept():
-    assert logfile.clean(b"loading 10%\rloading 50%\rloading 99%\nready", 5) == ("loading 99%", "ready")
+    assert logfile.clean(b"loading 10%\rloading 50%\rloading 99%\nready") == ("loading 99%", "ready")
 
 
 @given(raw=some.binary(max_size=300))
 def test_any_output_becomes_printable_lines(raw):
-    for line in logfile.clean(raw, 50):
+    for line in logfile.clean(raw):
         assert line
         assert not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 for letter in line.replace("\t", ""))
 
