@@ -21,8 +21,6 @@ from llmgw.core.refusals import DeviceUnhealthy, NodeCordoned, NodeLost, NodeNot
 from llmgw.core.units import NodeName
 from llmgw.core.world import NodeState, State
 
-MOST_NODES: Final = 120
-MOST_MODELS: Final = 40
 MOST_ITEMS: Final = 30
 MOST_MOVES: Final = 15
 LATE_SENDS: Final = 3

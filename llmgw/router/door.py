@@ -22,7 +22,7 @@ FOR_ENGINES: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/
 _READ: Final = (b"GET", b"HEAD")
 _SEND: Final = (b"POST",)
 ANYONE: Final = Key("anyone")
-NO_TABLE: Final = replies.try_again("no_routing_table", "This router has no routing table yet; try again shortly.")
+NO_TABLE: Final = replies.try_again(503, "no_routing_table", "This router has no routing table yet; try again shortly.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _under_its_own_name(name: str, served: str, body: bytes) -> Ask | Reply:
 def refused(no: ModelUnknown | NotServing) -> Reply:
     """Say that nobody takes this request."""
     if isinstance(no, NotServing):
-        return replies.try_again(no.code, no.text())
+        return replies.try_again(no.status, no.code, no.text())
     return replies.error(no.status, no.code, no.text(), param="model")
 
 

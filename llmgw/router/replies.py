@@ -40,9 +40,9 @@ def error(status: int, code: str, message: str, *, param: str | None = None, hea
     return as_json(told, status, headers)
 
 
-def try_again(code: str, message: str, after_s: int = 1) -> Reply:
-    """Answer 503 and say when it is worth another try."""
-    return error(503, code, message, headers=((b"retry-after", b"%d" % after_s),))
+def try_again(status: int, code: str, message: str, after_s: int = 1) -> Reply:
+    """Answer that it does not go now, and when it is worth another try."""
+    return error(status, code, message, headers=((b"retry-after", b"%d" % after_s),))
 
 
 def last_words(status: int, code: str, message: str) -> Reply:

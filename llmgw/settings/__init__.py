@@ -68,7 +68,6 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "llmgw.urls"
 ASGI_APPLICATION = "llmgw.asgi.application"
-WSGI_APPLICATION = "llmgw.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
