@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from llmgw import logs, telemetry
 from llmgw.core.units import MIB
@@ -39,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="take requests on an address and pass them to ready replicas")
     source = run.add_mutually_exclusive_group()
-    source.add_argument("--redis", metavar="URL", help="where the control plane publishes (default: $REDIS_URL)")
+    source.add_argument(
+        "--redis", metavar="URL", help="where the control plane publishes, without a password (default: $REDIS_URL)"
+    )
     source.add_argument("--endpoints", type=Path, metavar="FILE", help="a static list instead, JSON; see the README")
     run.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="default: %(default)s")
     run.add_argument("--state", type=Path, metavar="DIR", help="remember the table here over restarts")
@@ -63,6 +66,8 @@ def _options(told: argparse.Namespace) -> Options:
         _check_endpoints(told.endpoints)
     elif not redis_url:
         raise ValueError("where does the table come from? Give --redis URL (or REDIS_URL) or --endpoints FILE")
+    elif told.redis and _holds_password(told.redis):
+        raise ValueError("everybody on this machine can read a password after --redis; put the URL into REDIS_URL")
     elif not redis_url.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("--redis takes a URL that starts with redis://, rediss:// or unix://")
     return Options(
@@ -82,6 +87,11 @@ def _options(told: argparse.Namespace) -> Options:
             connect_s=told.connect_timeout_s,
         ),
     )
+
+
+def _holds_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.password) or "password" in parse_qs(parts.query)
 
 
 def parse_address(text: str) -> tuple[str, int]:
