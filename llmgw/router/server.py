@@ -53,6 +53,7 @@ class Server:
         self.shared = Shared(limits, keeper, Balancer(), pool, log_every=options.log_every)
         self._listener: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_open = False
 
     @property
     def port(self) -> int:
@@ -115,7 +116,8 @@ class Server:
 
     def _table_changed(self, table: Table) -> None:
         self.shared.balancer.forget_all_but(launch_ids(table))
-        if table.open and not is_loopback(self.options.host):
+        was_open, self._is_open = self._is_open, table.open
+        if table.open and not was_open and not is_loopback(self.options.host):
             log.warning(
                 "anonymous access from elsewhere",
                 host=self.options.host,

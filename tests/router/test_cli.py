@@ -227,7 +227,7 @@ async def test_an_open_router_on_a_public_address_warns(host, warned):
 
     server = Server(Options(host=host))
     with capture_logs() as logs:
-        for table in (Table(revision=1), Table(revision=2, open=True)):
-            server._table_changed(table)
+        for revision, is_open in enumerate((False, True, True, False, True), 1):
+            server._table_changed(Table(revision=revision, open=is_open))
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
-    assert events == ["anonymous access from elsewhere"] * warned
+    assert events == ["anonymous access from elsewhere"] * (2 if warned else 0)
