@@ -51,6 +51,11 @@ class Table(msgspec.Struct, frozen=True):
     """True lets requests in without a key."""
     v: int = TABLE_VERSION
 
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that are routed, each once however many aliases it has."""
+        return frozenset(route.model for route in self.routes.values())
+
 
 def encode(table: Table) -> bytes:
     """Return the table as JSON."""

@@ -55,7 +55,7 @@ class TableKeeper:
 
     def _change(self, raw: bytes, table: Table, source: str) -> None:
         self.table, self._raw, self.source = table, raw, source
-        log.info("table changed", source=source, revision=table.revision, models=len(table.routes))
+        log.info("table changed", source=source, revision=table.revision, models=len(table.models))
         self._on_change(table)
         if self._state and (self._saving is None or self._saving.done()):
             self._saving = asyncio.get_running_loop().create_task(self._save(self._state))
@@ -77,7 +77,7 @@ class TableKeeper:
         age = self.age(now)
         return {
             "revision": self.table.revision if self.table else None,
-            "models": len(self.table.routes) if self.table else 0,
+            "models": len(self.table.models) if self.table else 0,
             "source": self.source or None,
             "age_s": None if age is None else round(age, 3),
             "problem": self.problem or None,

@@ -8,9 +8,10 @@ import time
 
 import pytest
 import redis.asyncio
+import structlog
 
 from llmgw.core import routing, wire
-from llmgw.core.routing import Table
+from llmgw.core.routing import Route, Table
 from llmgw.core.units import Seconds
 from llmgw.router import table as tables
 from llmgw.router.server import Options, Server
@@ -113,6 +114,15 @@ async def test_fields_of_a_newer_control_plane_are_ignored(redis_url, following,
     server = await following(redis_url)
     await publish(b'{"revision": 3, "colour": "blue", "routes": {"m": {"model": "m", "weight": 2}}}')
     await soon(lambda: revision(server) == 3)
+
+
+def test_an_alias_is_no_model_more():
+    keeper = TableKeeper()
+    routes = {name: Route("m") for name in ("m", "alias", "another")} | {"n": Route("n")}
+    with structlog.testing.capture_logs() as logs:
+        keeper.take(b"1", lambda _: Table(revision=1, routes=routes), "redis", NOW)
+    assert [line["models"] for line in logs] == [2]
+    assert keeper.describe(NOW)["models"] == 2
 
 
 async def test_without_a_table_health_says_why(redis_url, following):
