@@ -17,6 +17,8 @@ from llmgw.local.identity import Identity
 VERSION: Final = 1
 """Rises when an older llmgw could not work with what a newer one has written."""
 LEAST_FREE: Final = 256 * MIB
+CONSOLE_URL: Final = "console_url"
+"""The small file that says where `up` has put the console."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import hashlib
 import os
+import shlex
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from llmgw.local import demo, first_words, identity, ports, programs
 from llmgw.local.log import Log
 from llmgw.local.programs import DATABASE, REDIS, ROOT, Wanted
 from llmgw.local.runner import Program, Runner, Step
-from llmgw.local.state import Refused, StateFolder
+from llmgw.local.state import CONSOLE_URL, Refused, StateFolder
 
 REFUSED: Final = 3
 DEFAULT_STATE: Final = ROOT / ".state"
@@ -113,6 +114,7 @@ def _run(wanted: Wanted, log: Log, given: Mapping[str, str], load: Load) -> int 
         table = wanted.check() or _refusal_of_database(given) or _programs(wanted, given)
         if isinstance(table, Refused):
             return table
+        wanted.state.write(CONSOLE_URL, wanted.console_url)
         _warn_if_public(wanted, log)
         errand = Errand(wanted, log, given.get("DATABASE_URL", ""), load)
         return asyncio.run(Runner(table, errand.steps(), state=wanted.state, log=log).run())
@@ -221,9 +223,15 @@ class Errand:
                     f"  API       {router}/v1",
                     f"  Key       {self._key}",
                     f"  Try it    {curl}",
+                    *self._elsewhere(),
                     "  Ctrl-C stops everything but the engines.",
                 ]
             )
+
+    def _elsewhere(self) -> list[str]:
+        """Say how other commands find a state folder that is not the usual one."""
+        folder = self._wanted.state.path
+        return [] if folder == DEFAULT_STATE else [f"  Commands  export LLMGW_STATE={shlex.quote(str(folder))}"]
 
     def _demo(self, stopping: threading.Event) -> None:
         began = time.monotonic()

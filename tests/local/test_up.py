@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -108,6 +109,7 @@ def test_a_first_start_a_second_and_the_end(up, processes):
     assert first.get(link) == 200
     assert {name for name in NAMES if psutil.pid_exists(first.pid(name))} == set(NAMES)
     assert not secrets_that_leaked(first, processes)
+    assert f"http://127.0.0.1:{first.port}/sign-in/" in as_it_says(first, processes, "signin")
     assert first.stop() == 0
     assert not processes.alive(), "nothing of ours is left"
 
@@ -123,6 +125,14 @@ def test_a_first_start_a_second_and_the_end(up, processes):
     assert third.ended() == 3
     assert "catalog.9999_from_the_future" in third.said()
     assert not processes.alive()
+
+
+def as_it_says(started, processes, *words):
+    """Run a command on the state folder as the closing block tells."""
+    (folder,) = shlex.split(started.until(r"export LLMGW_STATE=(.*)")[1])
+    environment = started.environment | {"LLMGW_STATE": folder}
+    with processes.manage(*words, env=environment, stdout=subprocess.PIPE) as done:
+        return done.communicate(timeout=60)[0].decode()
 
 
 def secrets_that_leaked(started, processes):

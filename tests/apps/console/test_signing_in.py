@@ -74,6 +74,15 @@ def test_the_command_prints_a_link_that_works(client, capsys):
     assert no.value.returncode == 3
 
 
+def test_the_link_leads_to_where_up_has_put_the_console(db, settings, tmp_path, capsys):
+    settings.STATE_DIR = tmp_path
+    call_command("signin")
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:8000/sign-in/")
+    (tmp_path / "console_url").write_text("http://127.0.0.1:8310\n")
+    call_command("signin")
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:8310/sign-in/")
+
+
 def test_a_password_signs_in_and_signing_out_ends_it(client, person):
     user = person("anna", "*")
     user.set_password("secret")

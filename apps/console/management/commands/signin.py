@@ -4,13 +4,16 @@ from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 
 from apps.accounts import actions
+from llmgw.local.state import CONSOLE_URL, StateFolder
 
 DEFAULT: Final = "http://127.0.0.1:8000"
+"""Where nothing in the state folder says where `up` has put the console."""
 
 
 class Command(BaseCommand):
@@ -23,12 +26,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user", nargs="?", help="whom to sign in")
-        parser.add_argument("--url", default=DEFAULT, help=f"where the console is reached; {DEFAULT} without it")
+        parser.add_argument("--url", help=f"where the console is reached; where `up` has put it, or {DEFAULT}")
 
-    def handle(self, *args: Any, user: str | None, url: str, **options: Any) -> None:
+    def handle(self, *args: Any, user: str | None, url: str | None, **options: Any) -> None:
         now = datetime.now(UTC)
         person = actions.ensure_operator(now=now) if user is None else _find(user)
         secret = actions.sign_in_link(person, now=now)
+        url = url or StateFolder(settings.STATE_DIR).read(CONSOLE_URL) or DEFAULT
         self.stdout.write(url.rstrip("/") + reverse("sign-in", args=[secret]))
 
 
