@@ -138,8 +138,11 @@ def wants_json(*, terminal: bool) -> bool:
     return asked == "json" or (asked != "text" and not terminal)
 
 
-def configure(process: str) -> None:
-    """Send all that this process logs, by structlog or by `logging`, through one renderer to standard error."""
+def configure(process: str, level: str = "") -> None:
+    """Send all that this process logs, by structlog or by `logging`, through one renderer to standard error.
+
+    `level` goes before LLMGW_LOG_LEVEL, and that before INFO.
+    """
     terminal = sys.stderr.isatty()
     as_one = [structlog.contextvars.merge_contextvars, *_shared(process)]
     structlog.configure(
@@ -160,7 +163,7 @@ def configure(process: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _redact, render],
         )
     )
-    _install(handler)
+    _install(handler, (level or os.environ.get("LLMGW_LOG_LEVEL") or "INFO").upper())
 
 
 def _shared(process: str) -> list[structlog.typing.Processor]:
@@ -178,12 +181,12 @@ def _shared(process: str) -> list[structlog.typing.Processor]:
     ]
 
 
-def _install(handler: Handler) -> None:
+def _install(handler: Handler, level: str) -> None:
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old, Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(os.environ.get("LLMGW_LOG_LEVEL", "INFO").upper())
+    root.setLevel(level)
     for name in _BRING_HANDLERS:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True

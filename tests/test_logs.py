@@ -147,6 +147,28 @@ except ValueError:
         assert said.count(logs.GONE) >= 4
 
 
+@pytest.mark.parametrize(
+    ("level", "environment", "expected"),
+    [
+        ("", {}, ["plain"]),
+        ("", {"LLMGW_LOG_LEVEL": "debug"}, ["detail", "plain", "library"]),
+        ("debug", {"LLMGW_LOG_LEVEL": "error"}, ["detail", "plain", "library"]),
+        ("error", {"LLMGW_LOG_LEVEL": "debug"}, []),
+    ],
+)
+def test_a_level_that_is_given_goes_before_the_environment_s_for_every_logger(level, environment, expected):
+    code = f"""
+import logging, structlog
+from llmgw import logs
+logs.configure("node", {level!r})
+structlog.get_logger("ours").debug("detail")
+structlog.get_logger("ours").info("plain")
+logging.getLogger("kombu").info("library")
+"""
+    environment = {"LLMGW_LOG_LEVEL": "", "LLMGW_LOG": "json", **environment}
+    assert [json.loads(line)["event"] for line in run(code, **environment)] == expected
+
+
 def test_handlers_of_others_stay_and_ours_is_one():
     root = logging.getLogger()
     before = list(root.handlers), root.level

@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,8 +68,7 @@ def _run(settings: NodeSettings) -> int:
     from workers.supervisor import StateRefused  # noqa: PLC0415
     from workers.tasks import serve  # noqa: PLC0415
 
-    logs.configure("node")
-    logging.getLogger().setLevel(settings.log_level.upper())
+    logs.configure("node", settings.log_level)
     telemetry.configure("node")
     try:
         return serve(settings)

@@ -54,7 +54,8 @@ class NodeSettings:
     hf_token_file: Path | None = None
     offline: bool = False
     """Fetch nothing over the network."""
-    log_level: str = "info"
+    log_level: str = ""
+    """Of this worker and all its libraries; without it, what LLMGW_LOG_LEVEL says, or `info`."""
 
     def __post_init__(self) -> None:
         """Fill in what follows from another field."""
