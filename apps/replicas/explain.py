@@ -10,25 +10,10 @@ from apps.catalog.models import ModelRow
 from apps.replicas import queries
 from apps.replicas.models import ReplicaRow, ShardRow
 from llmgw.core.lifecycle import CRASH_LOOPING_FROM, state_word
+from llmgw.core.refusals import hardness
 from llmgw.core.units import counted, duration, in_a_row
 from llmgw.core.world import State
 
-# Of two candidates with as many reasons against them, the one whose reason is cured more easily is nearer.
-_EASIEST_FIRST: Final = (
-    "device.claimed",
-    "class.count",
-    "node.cordoned",
-    "node.joining",
-    "node.unreachable",
-    "policy.label",
-    "node.disk",
-    "device.unhealthy",
-    "node.engine-missing",
-    "class.memory",
-    "class.mismatch",
-    "fabric.none",
-    "node.lost",
-)
 _FAILED: Final = frozenset(state_word(State.FAILED, failures) for failures in (1, CRASH_LOOPING_FROM))
 _LINES_SHOWN: Final = 10
 _NODES_SHOWN: Final = 20
@@ -220,12 +205,11 @@ def _nearest(against: Iterable[Against]) -> tuple[Against, ...]:
             candidates.setdefault((no.node, no.profile or ""), []).append(no)
     if not candidates:
         return ()
-    return tuple(candidates[min(candidates, key=lambda at: (len(candidates[at]), _hardness(candidates[at]), at))])
+    return tuple(candidates[min(candidates, key=lambda at: (len(candidates[at]), _hardest(candidates[at]), at))])
 
 
-def _hardness(reasons: Iterable[Against]) -> int:
-    last = len(_EASIEST_FIRST)
-    return max(_EASIEST_FIRST.index(no.code) if no.code in _EASIEST_FIRST else last for no in reasons)
+def _hardest(reasons: Iterable[Against]) -> int:
+    return max(hardness(no.code) for no in reasons)
 
 
 def _failure(shard: ShardRow) -> Failure:

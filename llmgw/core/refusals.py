@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
@@ -293,6 +294,31 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     FabricNone,
     WaitingForRetry,
 )
+EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
+    WaitingForRetry,
+    DeviceClaimed,
+    DevicesShort,
+    NodeCordoned,
+    NodeNotJoined,
+    NodeUnreachable,
+    LabelsMissing,
+    DiskShort,
+    DeviceUnhealthy,
+    EngineMissing,
+    MemoryShort,
+    ClassMismatch,
+    FabricNone,
+    NodeLost,
+    NoNodes,
+)
+"""By how much it takes to cure one: of two candidates with as many reasons against them, the easier one is nearer."""
+
+_HARDNESS: Final = MappingProxyType({kind.code: rank for rank, kind in enumerate(EASIEST_FIRST)})
+
+
+def hardness(code: str) -> int:
+    """Rank a reason by how hard it is to cure; one of another version, which nobody here knows, is the hardest."""
+    return _HARDNESS.get(code, len(_HARDNESS))
 
 
 def to_json(refusal: Refusal) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from llmgw.core import refusals
-from llmgw.core.refusals import REFUSALS, Event, Refusal, to_json
+from llmgw.core.refusals import EASIEST_FIRST, REFUSALS, Event, Refusal, hardness, to_json
 from llmgw.core.units import GIB, Bytes, NodeName
 
 N1 = NodeName("n1")
@@ -35,6 +35,13 @@ SAID = {
 def test_all_of_them_are_here():
     assert {type(no) for no in SAID} == set(REFUSALS)
     assert len({kind.code for kind in REFUSALS}) == len(REFUSALS)
+
+
+def test_each_has_its_rank_among_those_that_are_harder_to_cure():
+    assert sorted(kind.code for kind in EASIEST_FIRST) == sorted(kind.code for kind in REFUSALS)
+    assert (
+        hardness("device.claimed") < hardness("class.memory") < hardness("node.lost") < hardness("of.a-later-version")
+    )
 
 
 @pytest.mark.parametrize("no", SAID, ids=lambda no: no.code)

@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
-
 from apps.nodes import actions as nodes
 from apps.replicas import actions
 from apps.replicas import explain as explaining
 from apps.replicas.explain import NotFound, explain
-from llmgw.core import refusals
 from llmgw.core.world import State
 from tests.apps.replicas.world import ALICE
 from tests.builders import a_cpu, a_gpu_profile, a_model
@@ -154,12 +151,6 @@ def test_the_nearest_place_is_the_one_with_the_fewest_and_easiest_reasons():
     against = [no("a", "class.mismatch"), no("b", "device.claimed"), no("b", "node.disk"), no("c", "node.cordoned")]
     assert [each.node for each in explaining._nearest(against)] == ["c"]
     assert explaining._nearest([explaining.Against(None, None, "fleet.empty", "", "")]) == ()
-
-
-@pytest.mark.parametrize("kind", refusals.REFUSALS)
-def test_every_reason_about_a_node_has_its_rank(kind):
-    about_no_node = {"fleet.empty", "replica.back-off"}
-    assert kind.code in {*explaining._EASIEST_FIRST, *about_no_node}, "say how hard it is to cure"
 
 
 def test_a_starting_replica_is_not_refused(world):
