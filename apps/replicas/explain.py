@@ -248,7 +248,8 @@ def _one_sentence(why: Why, now: datetime) -> str:
     if why.has_failed:
         wait = max((why.next_try_at - now).total_seconds(), 0) if why.next_try_at else None
         due = "" if wait is None else f", next start in {wait:.0f} s" if wait else ", next start due now"
-        return f"{why.name} {failed}{due}"
+        loops = "" if why.state == State.FAILED else f"is {why.state}: it "
+        return f"{why.name} {loops}{failed}{due}"
     if why.is_without_place:
         return f"{why.name} has had no place for {since}"
     return f"{why.name} has been {why.state} for {since}" + (f", after it {failed}" if why.failures else "")

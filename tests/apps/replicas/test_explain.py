@@ -102,7 +102,7 @@ def test_what_keeps_failing_shows_its_last_lines_and_where_it_began(world):
     found = told(world)
     (why,) = found.replicas
     assert (why.state, why.failures) == ("crash-looping", 3)
-    assert "failed 3 times in a row, next start in 4 s" in found.summary
+    assert "smollm2/1 is crash-looping: it failed 3 times in a row, next start in 4 s." in found.summary
     text = found.text()
     assert "failure    attempt 3 on n1, out-of-memory: another echo" in text
     assert "| failed to allocate" in text
