@@ -52,7 +52,7 @@ _VARIABLES: Final = MappingProxyType(
 _ELSEWHERE: Final = MappingProxyType(
     {
         "LLMGW_LOG": "`text` or `json`; without it, text on a terminal and JSON elsewhere. Every process.",
-        "LLMGW_LOG_LEVEL": "`DEBUG`, `INFO` (default), `WARNING`, `ERROR`. Every process; a node's `log_level` wins if set.",
+        "LLMGW_LOG_LEVEL": "`DEBUG`, `INFO` (default), `WARNING`, `ERROR`. Every process; a node's `log_level` wins.",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "The collector that takes traces, by OTLP over HTTP; without it, no tracing.",
         "LLMGW_NODE_SETTINGS": "The node's settings file, if `--settings` does not name it.",
         "LLMGW_NODE_<KEY>": "Overrides one of the [node's settings](node-settings.md).",
