@@ -55,8 +55,8 @@ def send(order: OrderRow, now: datetime) -> bool:
 
 
 def raw_of(order: OrderRow) -> wire.Json:
-    """Return the order as it travels: with the epoch that its node has now."""
-    return {**order.payload, "epoch": order.node.epoch}
+    """Return the order as it travels: to the worker that its node has now, under the epoch that it has now."""
+    return {**order.payload, "epoch": order.node.epoch, "instance": order.node.instance}
 
 
 def resend_after(sends: int) -> float:

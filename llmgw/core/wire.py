@@ -79,6 +79,7 @@ class OrderRefusal(StrEnum):
     VERSION = "order.version"
     INVALID = "order.invalid"
     OTHER_NODE = "order.other-node"
+    OTHER_INSTANCE = "order.other-instance"
     NOT_KEPT = "order.not-kept"
 
 
@@ -90,6 +91,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     epoch: Count
     """The node's epoch as the control plane knows it; a node that has seen a higher one refuses the order."""
     issued_at: Seconds
+    instance: str = ""
+    """The state folder it is for; two workers under one name read one queue, and only one of them is meant."""
     v: int = VERSION
 
 
@@ -216,7 +219,7 @@ class Answer(msgspec.Struct, frozen=True):
     kind: AnswerKind
     code: str = ""
     """For a refusal: `order.stale-epoch`, `order.overtaken`, `order.version`, `order.invalid`, `order.other-node`,
-    `order.not-kept`."""
+    `order.other-instance`, `order.not-kept`."""
     text: str = ""
 
 

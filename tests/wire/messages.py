@@ -35,18 +35,20 @@ from llmgw.core.world import Device, DeviceKind, State
 
 AT: Final = Seconds(1_800_000_000.25)
 _N1: Final = NodeName("n1")
+_FOLDER: Final = "c4f1d2"
 _ORDER: Final = OrderId("order-1")
 _LAUNCH: Final = LaunchId("launch-1")
 _REPLICA: Final = ReplicaId("smollm2/1")
 
 ORDERS: Final = MappingProxyType[str, AnyOrder](
     {
-        "order-hello": HelloOrder(order_id=_ORDER, node=_N1, epoch=3, issued_at=AT),
+        "order-hello": HelloOrder(order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, instance=_FOLDER),
         "order-launch": LaunchOrder(
             order_id=_ORDER,
             node=_N1,
             epoch=3,
             issued_at=AT,
+            instance=_FOLDER,
             launch_id=_LAUNCH,
             replica=_REPLICA,
             model="smollm2",
@@ -63,9 +65,18 @@ ORDERS: Final = MappingProxyType[str, AnyOrder](
             trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         ),
         "order-stop": StopOrder(
-            order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, launch_id=_LAUNCH, drain_s=30.0, why="1 wanted, 2 there"
+            order_id=_ORDER,
+            node=_N1,
+            epoch=3,
+            issued_at=AT,
+            instance=_FOLDER,
+            launch_id=_LAUNCH,
+            drain_s=30.0,
+            why="1 wanted, 2 there",
         ),
-        "order-forget": ForgetOrder(order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, launch_id=_LAUNCH),
+        "order-forget": ForgetOrder(
+            order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, instance=_FOLDER, launch_id=_LAUNCH
+        ),
     }
 )
 

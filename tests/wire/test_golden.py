@@ -136,7 +136,7 @@ def test_names_do_not_change():
     assert (wire.ROUTES_KEY, wire.ROUTES_CHANNEL) == ("llmgw:routes", "llmgw:routes:changed")
     assert {str(kind) for kind in wire.OrderKind} == {"hello", "launch", "stop", "forget"}
     assert {str(code).removeprefix("order.") for code in wire.OrderRefusal} == {
-        *("stale-epoch", "overtaken", "version", "invalid", "other-node", "not-kept"),
+        *("stale-epoch", "overtaken", "version", "invalid", "other-node", "other-instance", "not-kept"),
     }
 
 

@@ -157,6 +157,8 @@ class Supervisor:
             return _refused(
                 order, OrderRefusal.OTHER_NODE, f"this is node {settings.id}, the order is for {order.node}"
             )
+        if order.instance not in ("", self._identity.instance):
+            return _refused(order, OrderRefusal.OTHER_INSTANCE, "the order is for another state folder of this name")
         if not self._identity.accept_epoch(order.epoch):
             return _refused(
                 order, OrderRefusal.STALE_EPOCH, f"this node is in epoch {known}, the order in {order.epoch}"

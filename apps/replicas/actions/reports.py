@@ -23,6 +23,7 @@ from llmgw.core.lifecycle import AT_REST, GOING, LIVE, Happened
 from llmgw.core.wire import AnswerKind, OrderKind, OrderRefusal, ShardStatus
 from llmgw.core.world import State
 
+_OVERTAKEN_ON_ITS_WAY: Final = frozenset({OrderRefusal.STALE_EPOCH, OrderRefusal.OTHER_INSTANCE})
 _CLOSED: Final = {
     AnswerKind.TAKEN: OrderState.ACKNOWLEDGED,
     AnswerKind.REPEATED: OrderState.ACKNOWLEDGED,
@@ -156,8 +157,8 @@ def _record_answers(this: _Report) -> list[tuple[wire.Answer, OrderRow]]:
     refused = []
     for order in open_orders:
         answer = answers[order.order_id]
-        if answer.kind is AnswerKind.REFUSED and answer.code == OrderRefusal.STALE_EPOCH:
-            # It was on its way when the epoch rose: the next sending carries the new one.
+        if answer.kind is AnswerKind.REFUSED and answer.code in _OVERTAKEN_ON_ITS_WAY:
+            # The node has another epoch or worker since it was sent: the next sending is for those.
             OrderRow.objects.filter(pk=order.pk).update(state=OrderState.PENDING, next_send_at=this.now)
             continue
         OrderRow.objects.filter(pk=order.pk).update(

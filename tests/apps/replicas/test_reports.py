@@ -224,9 +224,10 @@ def test_a_refused_launch_fails_with_the_nodes_reason(world, placed):
     assert orders("launch").get().state == "refused"
 
 
-def test_an_order_that_met_a_newer_epoch_is_sent_again_under_it(world, placed):
+@pytest.mark.parametrize("code", ["order.stale-epoch", "order.other-instance"])
+def test_an_order_that_met_a_newer_epoch_or_worker_is_sent_again(world, placed, code):
     order = orders("launch").get()
-    refuse(placed, order, "order.stale-epoch")
+    refuse(placed, order, code)
     order.refresh_from_db()
     assert (order.state, order.next_send_at) == ("pending", world.now)
     assert world.replica().state == State.PLACED

@@ -247,6 +247,12 @@ def test_orders_for_another_node_are_refused(running):
     assert running.launch(node="n2")[0].code == "order.other-node"
 
 
+def test_orders_for_another_state_folder_of_this_name_are_refused(running):
+    answer, _ = running.launch(instance="somebody-else")
+    assert (answer.kind, answer.code) == (AnswerKind.REFUSED, "order.other-instance")
+    assert running.launch(instance=running.identity.instance)[0].kind is AnswerKind.TAKEN
+
+
 def test_the_digest_tells_live_launches_apart(running):
     empty = running.supervisor.digest()
     running.launch()
