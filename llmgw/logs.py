@@ -32,7 +32,7 @@ _SECRET_VALUES: Final = (
     # `password=…`, `"api_key": "…"`
     (
         re.compile(
-            r"(?P<before>(passw(or)?d|passphrase|secret(_key)?|authorization|(api|access|auth)[_-]?(key|token)|token)"
+            r"(?P<before>(passw(or)?d|passphrase|secret(_key)?|signature|authorization|(api|access|auth)[_-]?(key|token)|token)"
             r"[\"']?\s*[:=]\s*[\"']?)(?!bearer|basic|\[redacted)[^\s\"',;&)}]+",
             re.IGNORECASE,
         ),
@@ -120,6 +120,7 @@ _QUIET: Final = (
     "celery.worker.request",
     "celery.worker.strategy",
     "httpx",
+    "httpx2",
     "kombu",
     "uvicorn.access",
     "uvicorn.error",

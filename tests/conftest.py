@@ -1,6 +1,7 @@
 """What every test may ask for: a Redis, a database on SQLite or PostgreSQL, processes that end, and waiting."""
 
 import importlib
+import logging
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from django.conf import settings
 
 from tests import processes as started
@@ -127,6 +129,20 @@ def own_redis(tmp_path: Path) -> Iterator[servers.Valkey]:
     server = servers.Valkey(tmp_path / "own-redis", keeps=True).start()
     yield server
     server.kill()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a program that was run inside the test has done to the log of this process."""
+    loggers = [logging.getLogger(), *(logging.getLogger(name) for name in logging.root.manager.loggerDict)]
+    before = [(one, one.handlers[:], one.level, one.propagate) for one in loggers]
+    structured = structlog.get_config()
+    yield
+    structlog.configure(**structured)
+    for one, handlers, level, propagate in before:
+        one.handlers[:] = handlers
+        one.setLevel(level)
+        one.propagate = propagate
 
 
 @pytest.fixture

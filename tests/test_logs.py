@@ -96,6 +96,7 @@ except OperationalError:
         f'{{"api_key": "{PLANTED}"}}',
         f"got 'token': '{PLANTED}'",
         f"GET /sign-in/{PLANTED}/ HTTP/1.1",
+        f"GET https://cdn/model.gguf?X-Amz-Signature={PLANTED}&x=1",
         f"key llmgw-{PLANTED}-0123456789",
         f"key llmgw_{PLANTED}_0123456789",
         f"hf_{PLANTED.replace('-', '')}0123456789",
