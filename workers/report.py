@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError
 from llmgw import telemetry
 from llmgw.core import wire
 from llmgw.core.units import LaunchId, NodeName, OrderId
+from llmgw.core.world import State
 from workers.ports import Machine
 from workers.supervisor.identity import Identity
 
@@ -27,6 +28,9 @@ MOST_TOLD: Final = 2000
 FIRST_RETRY_S: Final = 0.05
 LONGEST_RETRY_S: Final = 1.0
 FLUSH_S: Final = 1.0
+LULL_S: Final = 0.02
+"""So long news of a launch that is only on its way waits for what comes next: a start is then one report, not five."""
+ON_ITS_WAY: Final = frozenset({State.PLACED, State.FETCHING, State.LAUNCHING})
 
 
 class Sender(Protocol):
@@ -110,6 +114,11 @@ class Outbox:
         if self._shards or answers:
             return Letter(shards=tuple(self._shards.values())[:MOST_SHARDS], answers=answers)
         return Letter(inventories=self._inventories[0]) if self._inventories[0] > self._inventories[1] else None
+
+    def can_wait(self) -> bool:
+        """Tell whether there are only launches that will soon have more to say."""
+        states = [status.state for status in self._shards.values()]
+        return self._registrations[0] == self._registrations[1] and bool(states) and ON_ITS_WAY.issuperset(states)
 
     def said(self, letter: Letter) -> None:
         """Cross off what was said; what has become newer meanwhile stays."""
@@ -204,6 +213,7 @@ class Reporter:
         """Wait for something to say; None when there is nothing and we are to stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._outbox.next() or self._closing.is_set())
+            self._changed.wait_for(lambda: not self._outbox.can_wait() or self._closing.is_set(), LULL_S)
             return self._outbox.next()
 
     def _deliver(self, letter: Letter) -> bool:

@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from llmgw.core import wire
@@ -175,6 +176,29 @@ def test_a_report_names_its_node_and_is_numbered(reporter, broker, identity, eve
     assert second.seq > first.seq > 1 << 32
 
 
+def test_a_start_is_told_in_one_report(identity, broker, eventually):
+    reporter = a_reporter(identity, broker)
+    reporter.push(status("a", 1), answer=answer("o1"))
+    reporter.start()  # as in life: it wakes up while the launch goes on
+    reporter.push(status("a", 2))
+    reporter.push(msgspec.structs.replace(status("a", 3), state=State.LOADING))
+    eventually(lambda: broker.taken)
+    (told,) = broker.taken
+    assert (len(told.shards[0].steps), told.answers) == (3, (answer("o1"),))
+    reporter.close()
+
+
+def test_what_is_only_on_its_way_is_told_soon_all_the_same(reporter, broker, eventually):
+    reporter.push(status("a"))
+    eventually(lambda: broker.taken, timeout=2)
+
+
+def test_what_serves_or_fails_waits_for_nobody(outbox):
+    for state in (State.LOADING, State.READY, State.FAILED, State.STOPPED):
+        outbox.add([status("a"), msgspec.structs.replace(status("b"), state=state)], [])
+        assert not outbox.can_wait()
+
+
 def test_a_registration_says_everything(reporter, broker, eventually):
     reporter.register()
     eventually(lambda: broker.taken)
@@ -272,7 +296,7 @@ def test_reports_arrive_in_order(redis_url, identity):
     reporter = a_reporter(identity, CelerySender(app))
     reporter.start()
     for n in range(20):
-        reporter.push(status(f"l{n}"))
+        reporter.push(msgspec.structs.replace(status(f"l{n}"), state=State.READY))
     reports: list[wire.ShardReport] = []
     while sum(len(report.shards) for report in reports) < 20:
         reports += heard(app, 1)
@@ -315,7 +339,7 @@ def test_a_report_leaves_at_once(redis_url, identity):
     for n in range(50):
         sent.clear()
         begun = time.perf_counter()
-        reporter.push(status(f"l{n}"))
+        reporter.push(msgspec.structs.replace(status(f"l{n}"), state=State.READY))
         assert sent.wait(5)
         took.append(time.perf_counter() - begun)
     reporter.close()

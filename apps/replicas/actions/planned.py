@@ -87,7 +87,7 @@ def _start(action: plan.Start, under: Pass) -> ReplicaRow:
     moves.replica(replica, State.PLACED, Happened.PLACED, action.why)
     moves.write([replica])
     for shard in shards:
-        orders.launch(shard, replica.name, model, profile, order_id=under.new_id(), now=under.now)
+        orders.launch(shard, replica.name, model, profile, order_id=under.new_id(), now=under.clock())
     return replica
 
 
@@ -192,7 +192,7 @@ def _lose(action: plan.Lose, under: Pass) -> ReplicaRow:
     moves.write([replica], [*gone, *rest])
     orders.take_back([shard.launch_id for shard in gone], under.now)
     for shard in rest:
-        orders.stop(shard, drain_s=0.0, why=action.why, order_id=under.new_id(), now=under.now)
+        orders.stop(shard, drain_s=0.0, why=action.why, order_id=under.new_id(), now=under.clock())
     return replica
 
 
@@ -210,7 +210,7 @@ def _reap(action: plan.Reap, under: Pass) -> None:
     if shard is None or moves.shard(shard, Happened.STOP_ASKED, why=action.why):
         raise Raced
     moves.write(shards=[shard])
-    orders.stop(shard, drain_s=0.0, why=action.why, order_id=under.new_id(), now=under.now)
+    orders.stop(shard, drain_s=0.0, why=action.why, order_id=under.new_id(), now=under.clock())
 
 
 def _archive(action: plan.Archive, under: Pass) -> ReplicaRow:
