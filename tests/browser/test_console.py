@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+from django.db import connections
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 
@@ -33,6 +34,8 @@ def page(live_server, monkeypatch):
         page.on("console", lambda said: errors.append(said.text) if is_error(said) else None)
         yield page
         browser.close()
+        # In the context of Playwright's loop Django has had another connection than outside of it.
+        connections.close_all()
     assert not strangers
     assert not errors
 
