@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from llmgw.local import identity
+from llmgw.local.identity import Identity
 from llmgw.local.log import Log
 from llmgw.local.state import Refused, StateFolder
 
@@ -159,7 +160,7 @@ class Runner:
         self._running[program.name] = process
         if self._stop_asked.is_set():  # it came while we started this
             process.terminate()
-        self._write_record(program.name, process.pid)
+        self._record(program.name, identity.identify(process.pid))
         beside = [asyncio.create_task(work) for work in (self._listen(program, here), self._await_ready(program))]
         code = await process.wait()
         # Whoever it started may hold its output open for long.
@@ -168,12 +169,19 @@ class Runner:
             task.cancel()
         self._ready[program.name].clear()
         del self._running[program.name]
-        self._state.record(program.name).unlink(missing_ok=True)
+        self._record(program.name, None)
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
-    def _write_record(self, name: str, pid: int) -> None:
-        if known := identity.identify(pid):
-            self._state.write_bytes(self._state.record(name), identity.to_json(known))
+    def _record(self, name: str, known: Identity | None) -> None:
+        """Write down which process runs as `name`, or that none does; where that cannot be, it is kept all the same."""
+        file = self._state.record(name)
+        try:
+            if known:
+                self._state.write_bytes(file, identity.to_json(known))
+            else:
+                file.unlink(missing_ok=True)
+        except OSError as no:
+            self._log.say(f"cannot write down what runs as {name}: {no.strerror}", level="warning")
 
     async def _listen(self, program: Program, output: int) -> None:
         async for line in _lines(output):

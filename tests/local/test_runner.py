@@ -138,6 +138,15 @@ def test_one_that_cannot_be_started_is_told_so(run):
     assert "not found" in running.until("starts again")
 
 
+def test_one_that_cannot_be_written_down_is_listened_to_and_started_again_all_the_same(run, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "run").write_text("in the way, as a full disk is")
+    running = run({"name": "web", "script": "echo begun; exit 7"})
+    assert "cannot write down what runs as web" in running.until("begun", 2)
+    running.stop()
+    assert running.process.returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_and_those_that_are_needed_last(run, number):
     farewell = "trap 'echo {0} ends; exit 0' TERM\necho {0} begins"
