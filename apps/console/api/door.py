@@ -114,7 +114,9 @@ def kept_unless_dry(request: Request) -> Iterator[bool]:
 
 def reason_of(request: Request, *, needed: bool = False) -> str:
     """Return why: from the body, or from the parameter where there is none."""
-    body = request.data if isinstance(request.data, dict) else {}
+    body = request.data
+    if not isinstance(body, dict):
+        raise Stop(422, "body.shape", 'the body is to be one JSON object: `{"reason": …}`, or nothing')
     if unknown := sorted(set(map(str, body)) - {REASON}):
         raise Stop(422, "key.unknown", f"there is no key `{plain(unknown[0])}` here; known: {REASON}")
     return checked_reason(body.get(REASON, request.query_params.get(REASON, "")), needed=needed)

@@ -308,6 +308,7 @@ def test_cordon_and_uncordon(api, told, no):
     no(api("post", "nodes/nobody/cordon", {}), 404, "node.unknown")
     no(api("post", "nodes/gpu01/cordon", {"raison": "x"}), 422, "key.unknown")
     no(api("post", "nodes/gpu01/cordon", {"reason": 5}), 422, "reason.form")
+    no(api("post", "nodes/gpu01/cordon", [{"reason": "x"}]), 422, "body.shape")
     no(api("post", "nodes/gpu01/cordon", {"reason": "a\u0000b"}), 422, "reason.form")
 
 
