@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from apps.replicas import dispatch, queries
 from apps.replicas.models import PassRow, ReconcileRow
 
-HELD: Final = timedelta(seconds=30)
+HELD: Final = timedelta(seconds=10)
 """Who holds the passes and does nothing for so long is taken for dead; every action begins this anew."""
 
 _ROW: Final[dict[str, Any]] = {"pk": queries.PASSES}
