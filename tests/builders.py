@@ -1,5 +1,6 @@
 """Values of the core with everything filled in, so that a test names only what it is about."""
 
+from llmgw.core.hardware.findings import Problem
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import GIB, Bytes, LaunchId, ModelName, NodeName, OrderId, ReplicaId, Seconds, replica_id
 from llmgw.core.wanted import Model, Profile, Source
@@ -18,6 +19,7 @@ from llmgw.core.world import (
 
 NOW = Seconds(1_800_000_000.0)
 H100 = "h100-80g"
+NO_DRIVER = Problem(code="driver.absent", fact="gpus", text="no NVIDIA driver: nvidia-smi not found")
 
 
 def a_cpu(slots=4, gib=64, unhealthy=None):

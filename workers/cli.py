@@ -138,7 +138,7 @@ def _as_text(inventory: Inventory) -> Iterator[str]:
     for name, words in inventory.engines.items():
         yield f"engine   {name}: {words}"
     for problem in inventory.problems:
-        yield f"problem  {problem}"
+        yield f"problem  {problem.text}"
 
 
 if __name__ == "__main__":

@@ -25,6 +25,30 @@ class ToolResult:
         return self.code == 0
 
 
+class FileText(NamedTuple):
+    """What a file holds, or why that cannot be known."""
+
+    text: str | None
+    """Wrong bytes replaced; None when it could not be read."""
+    problem: str = ""
+    """Why not, in the kernel's words: `No such file or directory`, `Invalid argument`."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Tell whether there is no such file, as against one that cannot be read."""
+        return self.problem in {"No such file or directory", "Not a directory"}
+
+
+class DeviceNode(NamedTuple):
+    """A device file."""
+
+    major: int
+    minor: int
+    readable: bool
+    """By the user this process runs as."""
+    writable: bool
+
+
 class Disk(NamedTuple):
     """Space of the file system that holds a path."""
 
@@ -33,7 +57,7 @@ class Disk(NamedTuple):
 
 
 class Machine(Protocol):
-    """This machine."""
+    """This machine, or a recorded one. Paths below /sys and /proc are looked up where the settings put those trees."""
 
     def now(self) -> Seconds:
         """Return the moment, as seconds since 1970; may jump."""
@@ -64,7 +88,10 @@ class Machine(Protocol):
         ...
 
     def which(self, program: str) -> str | None:
-        """Return the absolute path of a program given by path or by name; None when there is none to execute."""
+        """Return the absolute path of a program given by path or by name; None when there is none to execute.
+
+        A name is looked for in the folder of tools that the settings name, then on PATH.
+        """
         ...
 
     def has_module(self, name: str) -> bool:
@@ -72,7 +99,27 @@ class Machine(Protocol):
         ...
 
     def output(self, argv: Sequence[str], timeout: float) -> ToolResult:
-        """Run a tool with empty input for at most `timeout` seconds and return what it printed."""
+        """Run a tool with empty input for at most `timeout` seconds and return what it printed.
+
+        A tool that could not be ended after its time, because the kernel holds it, is not started again before it is
+        gone: the answer is then the problem `held up since …`.
+        """
+        ...
+
+    def read(self, path: Path) -> FileText:
+        """Return a file's text, or why it cannot be had."""
+        ...
+
+    def link(self, path: Path) -> str | None:
+        """Return what a symbolic link names, unresolved; None when it is none or cannot be read."""
+        ...
+
+    def device_node(self, path: Path) -> DeviceNode | None:
+        """Return what a device file stands for; None when there is none."""
+        ...
+
+    def addresses(self) -> Mapping[str, tuple[str, ...]]:
+        """Return network interface → its IP addresses with prefix length: `10.0.0.5/24`, `fe80::1/64`."""
         ...
 
     def read_text(self, path: Path) -> str | None:

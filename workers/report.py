@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from llmgw import telemetry
 from llmgw.core import wire
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.units import LaunchId, NodeName, OrderId
 from llmgw.core.world import State
 from workers.ports import Machine
@@ -57,7 +58,7 @@ class Whole:
     inventory: wire.Inventory
     shards: tuple[wire.ShardStatus, ...]
     labels: Mapping[str, str]
-    findings: tuple[wire.Finding, ...]
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)

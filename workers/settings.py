@@ -9,6 +9,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
+from llmgw.core.hardware.fabrics import DeclaredFabric
 from llmgw.core.units import GIB, MIB, Bytes
 
 PREFIX: Final = "LLMGW_NODE_"
@@ -48,6 +51,22 @@ class NodeSettings:
     nvidia_smi: str = "nvidia-smi"
     nvml: str = "auto"
     """`auto`, `off`, or the path of libnvidia-ml."""
+    sysfs: Path = Path("/sys")
+    """Where the kernel's tree of devices is."""
+    proc: Path = Path("/proc")
+    """Where the kernel's tree of processes is."""
+    tools: Path | None = None
+    """A folder in which outside tools are looked for before PATH."""
+    tool_limits_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Seconds that one call of a tool may take, by its name; `nvml` is one of them."""
+    fabrics: tuple[DeclaredFabric, ...] = ()
+    """The fabrics that this node's adapters are on."""
+    expected_gpus: int | None = None
+    """How many cards this machine was bought with; None believes what is seen on PCI."""
+    install_packages: bool = False
+    """Whether missing diagnostic packages may be installed from the machine's own sources."""
+    doctor_s: int = 3600
+    """Seconds between two runs of the doctor in the worker; 0 is never."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     hf_endpoint: str | None = None
     """Where `hf://` sources are fetched from; None is the hub itself."""
@@ -143,6 +162,41 @@ def _read_redis_url(value: Any) -> str:
     return str(value)
 
 
+def _read_limits(value: Any) -> Mapping[str, float]:
+    _must(hold=isinstance(value, Mapping) and all(isinstance(name, str) and name for name in value))
+    _must(hold=all(type(limit) in {int, float} and 0 < limit <= _LONGEST_S for limit in value.values()))
+    return MappingProxyType({name: float(limit) for name, limit in value.items()})
+
+
+def _read_fabrics(value: Any) -> tuple[DeclaredFabric, ...]:
+    """Read `[fabrics.<name>]` tables: `ports`, and where wanted `interface`, `rate_gbps`, `rail_only`."""
+    _must(hold=isinstance(value, Mapping) and all(isinstance(table, Mapping) for table in value.values()))
+    return tuple(_fabric(name, table) for name, table in value.items())
+
+
+def _fabric(name: Any, table: Mapping[str, Any]) -> DeclaredFabric:
+    declared = msgspec.convert({**table, "name": name}, _StrictFabric)  # its ValidationError is a ValueError
+    _must(hold=re.fullmatch(_NAME, declared.name) is not None and len(declared.ports) > 0)
+    _must(hold=all(re.fullmatch(r"[A-Za-z0-9_.-]+(:[1-9]\d{0,2})?", port) for port in declared.ports))
+    _must(hold=len({port.removesuffix(":1") for port in declared.ports}) == len(declared.ports))
+    _must(hold=declared.rate_gbps is None or declared.rate_gbps > 0)
+    return DeclaredFabric(**msgspec.structs.asdict(declared))
+
+
+class _StrictFabric(DeclaredFabric, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A misspelt key of an operator is told, not passed over."""
+
+
+def fabrics_from_text(text: str) -> dict[str, Any]:
+    """Read `compute=mlx5_0,mlx5_1:2;storage=mlx5_4`; raises ValueError for what is no such text."""
+    pairs = (part.split("=", 1) for part in text.split(";") if part.strip())
+    return {name.strip(): {"ports": [port.strip() for port in ports.split(",")]} for name, ports in pairs}
+
+
+def _limits_from_text(text: str) -> dict[str, float]:
+    return {name: float(limit) for name, limit in _labels_from_text(text).items()}
+
+
 def _flag_from_text(text: str) -> bool:
     return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
 
@@ -156,6 +210,8 @@ def _labels_from_text(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+_LONGEST_S: Final = 3600
 _ANY: Final = _text(r"\S(.*\S)?", "text")
 _HOST: Final = _text(r"[A-Za-z0-9._:%-]+", "a host name or an IP address")
 _PATH: Final = Kind("a path", _read_path)
@@ -163,7 +219,7 @@ _PORT: Final = _whole(1024, 65535)
 
 KEYS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
-        "id": _text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "1 to 63 letters, digits, dots, dashes and underscores"),
+        "id": _text(_NAME, "1 to 63 letters, digits, dots, dashes and underscores"),
         "redis_url": Kind("an address such as redis://10.0.0.5:6379/0", _read_redis_url),
         "state": _PATH,
         "address": _HOST,
@@ -179,6 +235,21 @@ KEYS: Final[Mapping[str, Kind]] = MappingProxyType(
         "memory_reserve_bytes": _whole(0),
         "nvidia_smi": _ANY,
         "nvml": _text(r"auto|off|/.+", "auto, off, or the absolute path of libnvidia-ml"),
+        "sysfs": _PATH,
+        "proc": _PATH,
+        "tools": _PATH,
+        "tool_limits_s": Kind(
+            "a table of seconds, up to an hour, such as {sminfo = 5}", _read_limits, _limits_from_text
+        ),
+        "fabrics": Kind(
+            'tables such as [fabrics.compute] with ports = ["mlx5_0", "mlx5_1:2"], and where wanted interface, '
+            "rate_gbps and rail_only; as text compute=mlx5_0,mlx5_1:2",
+            _read_fabrics,
+            fabrics_from_text,
+        ),
+        "expected_gpus": _whole(0, 1024),
+        "install_packages": Kind("true or false", _read_flag, _flag_from_text),
+        "doctor_s": _whole(0),
         "labels": Kind('a table of texts, such as {rack = "a"}', _read_labels, _labels_from_text),
         "hf_endpoint": _text(r"https?://\S+", "an address that begins with http:// or https://"),
         "hf_token_file": _PATH,

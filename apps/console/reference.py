@@ -1,17 +1,20 @@
 """The pages of docs/reference that are made from code, so that they cannot say anything else than the code does."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 
 from apps.console import sources
 from llmgw.core import wire
 from llmgw.core.engines import failures, llamacpp
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.lifecycle import AT_REST, TRANSITIONS
 from llmgw.core.refusals import REFUSALS, Refusal
 from llmgw.core.validation import document, rules
@@ -71,7 +74,6 @@ def failures_page() -> str:
 
 def wire_page() -> str:
     """List orders and reports with their fields."""
-    source = inspect.getsource(wire)
     return page(
         "Orders and reports",
         f"Messages between the control plane and its nodes, version {wire.VERSION}: JSON objects with `v` and `kind`. "
@@ -80,13 +82,13 @@ def wire_page() -> str:
         "## Names",
         _wire_names(),
         "## Orders, to the queue `node.<id>`",
-        *(_message(kind, source, wire.Order) for kind in _family(wire.Order)),
+        *(_message(kind, wire.Order) for kind in _family(wire.Order)),
         "## Reports, to the queue `control`",
-        *(_message(kind, source, wire.Report) for kind in _family(wire.Report)),
+        *(_message(kind, wire.Report) for kind in _family(wire.Report)),
         "## Inside them",
-        *(_message(kind, source, None) for kind in _INSIDE),
+        *(_message(kind, None) for kind in _INSIDE),
         "## Heartbeats, in Redis",
-        _message(wire.Beat, source, None),
+        _message(wire.Beat, None),
     )
 
 
@@ -138,7 +140,7 @@ _INSIDE: Final = (
     wire.Failure,
     wire.Progress,
     wire.Answer,
-    wire.Finding,
+    Finding,
     wire.Inventory,
 )
 
@@ -152,11 +154,13 @@ def _wire_names() -> str:
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | `{value}` |" for name, value in names.items())])
 
 
-def _message(kind: type, source: str, parent: type | None) -> str:
+def _message(kind: type, parent: type | None) -> str:
+    source = inspect.getsource(sys.modules[kind.__module__])
+    travels_as = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     tag = getattr(kind, "__struct_config__").tag  # noqa: B009  # known to every struct, not to the type checker
     named = f" (`kind`: `{tag}`)" if tag and kind is not parent else ""
     lines = [
-        f"| `{field.name}` | `{_cell(field.kind)}` | {_cell(field.says)} |"
+        f"| `{travels_as[field.name]}` | `{_cell(field.kind)}` | {_cell(field.says)} |"
         for field in sources.fields_of(source, kind.__name__)
     ]
     table = "\n".join(["| field | type | |", "| --- | --- | --- |", *lines]) if lines else ""

@@ -18,6 +18,7 @@ from apps.nodes.models import DeviceRow, NodeRow, NodeTransitionRow, ReportCount
 from apps.nodes.redis import unhear
 from apps.nodes.signals import node_lost, node_returned, nodes_changed
 from llmgw.core import wire
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.world import Device, NodeState
 
 log = structlog.get_logger(__name__)
@@ -216,7 +217,7 @@ def _tell_of_rivals(row: NodeRow) -> None:
         " – stop one of them, or give it an id of its own"
     )
     log.warning(text, node=row.name)
-    _set(row, findings=[*row.findings, msgspec.to_builtins(wire.Finding("node.two-workers", text))])
+    _set(row, findings=[*row.findings, msgspec.to_builtins(Finding("node.two-workers", text))])
 
 
 def _begin_epoch(row: NodeRow, report: wire.Registration, why: str, by: Actor, now: datetime) -> None:

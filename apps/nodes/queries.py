@@ -28,7 +28,7 @@ def nodes() -> tuple[Node, ...]:
 
 def node_of(row: NodeRow) -> Node:
     """Return the node as a core value; one query unless its devices were fetched along."""
-    free = row.inventory.get("disk_free")
+    free = row.inventory.get("disk_free_bytes")
     return Node(
         name=NodeName(row.name),
         state=NodeState(row.state),

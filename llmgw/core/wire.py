@@ -13,6 +13,10 @@ from typing import Annotated, Any, ClassVar, Final, cast
 
 import msgspec
 
+from llmgw.core.hardware.fabrics import Attachment, Proposal
+from llmgw.core.hardware.findings import Finding, Problem
+from llmgw.core.hardware.gpus import Driver, Gpu, Imex, NvSwitch, Topology
+from llmgw.core.hardware.network import Port as NetworkPort
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import Bytes, LaunchId, NodeName, OrderId, ReplicaId, Seconds
 from llmgw.core.wanted import Source
@@ -193,17 +197,6 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's last lines when this status was made, oldest first; at most 20 lines of 500 characters."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """Something odd on the node that was left alone, such as a pid file that names another process."""
-
-    code: str
-    """For example `pidfile.torn`, `pidfile.start-time`, `journal.version`, `engine.without-journal`,
-    `probe.foreign`."""
-    text: str
-    """What was found, where, and what to do."""
-    launch_id: LaunchId | None = None
-
-
 class AnswerKind(StrEnum):
     """What a node did with an order."""
 
@@ -223,8 +216,13 @@ class Answer(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What placement may know of a node's hardware and software."""
+class Inventory(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={name: f"{name}_bytes" for name in ("memory_total", "memory_available", "disk_total", "disk_free")},
+):
+    """What a node has: what placement hands out, the facts behind it, and what is wrong or unknown."""
 
     devices: tuple[Device, ...]
     cpu_count: int
@@ -235,10 +233,26 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     engines: Mapping[str, str] = {}
     """Engine name → how it would be started, in words: `llama-server at /usr/bin/llama-server`."""
     os: str = ""
+    kernel: str = ""
+    architecture: str = ""
     python: str = ""
     llmgw: str = ""
-    problems: tuple[str, ...] = ()
-    """Sentences on facts that could not be had: `no NVIDIA driver: nvidia-smi not found`."""
+    driver: Driver | None = None
+    """The NVIDIA driver; null where there is none."""
+    gpus: tuple[Gpu, ...] = ()
+    gpus_stale_since: Seconds | None = None
+    """Since when the driver has not told of the cards: what is said of them is what it told last."""
+    topology: Topology | None = None
+    nvswitch: NvSwitch | None = None
+    imex: Imex | None = None
+    ports: tuple[NetworkPort, ...] = ()
+    fabrics: tuple[Attachment, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    """Where no fabric is declared."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with the hardware, the most serious first."""
+    problems: tuple[Problem, ...] = ()
+    """Facts that could not be had."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+import msgspec
+
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.units import Bytes, LaunchId, ModelName, NodeName, ReplicaId, Seconds
 from llmgw.core.wanted import Model
 
@@ -42,8 +45,7 @@ class State(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(msgspec.Struct, frozen=True, rename={"memory": "memory_bytes"}):
     """One thing that placement can hand out on a node."""
 
     id: str
@@ -55,6 +57,14 @@ class Device:
     """How many shards it carries side by side: 1 for a GPU, for a CPU as many as the node's settings say."""
     unhealthy: str | None = None
     """Why it may not be used, in the words of the finding; None when it may."""
+    unhealthy_code: str = ""
+    """The code of that finding, for example `device.unhealthy.ecc`."""
+    index: int | None = None
+    """The driver's number of a card; of a MIG instance 1000 + 100 × card + instance."""
+    label: str = ""
+    """What a person calls it: `3`, `3/mig1`."""
+    card: str | None = None
+    """UUID of the card that a MIG instance is part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,8 @@ class Node:
     """Free space where weights are kept, in bytes; None when it could not be read."""
     cordoned: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fabrics: tuple[Attachment, ...] = ()
+    """The fabrics that it is attached to, the unusable ones too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """A machine that holds what a test says, and nothing else."""
 
+import errno
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from llmgw.core.units import GIB, Bytes, Seconds
-from workers.ports import Disk, ToolResult
+from workers.ports import DeviceNode, Disk, FileText, ToolResult
 
 A_DISK: Final = Disk(Bytes(100 * GIB), Bytes(50 * GIB))
 
@@ -26,7 +28,11 @@ class FakeMachine:
     modules: frozenset[str] = frozenset()
     tools: Mapping[str, ToolResult] = field(default_factory=dict)
     """The command line, joined with blanks, or its first word → what the tool answers."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | OSError] = field(default_factory=dict)
+    """Path → what it holds, or the error of reading it."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, DeviceNode] = field(default_factory=dict)
+    interfaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: list[tuple[str, ...]] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -63,12 +69,28 @@ class FakeMachine:
         by_line = self.tools.get(" ".join(argv))
         return by_line or self.tools.get(argv[0], ToolResult(None, problem="not found"))
 
+    def read(self, path: Path) -> FileText:
+        held = self.files.get(str(path))
+        if isinstance(held, OSError):
+            return FileText(None, os.strerror(held.errno or errno.EIO))
+        return FileText(None, os.strerror(errno.ENOENT)) if held is None else FileText(held)
+
     def read_text(self, path: Path) -> str | None:
-        return self.files.get(str(path))
+        return self.read(path).text
+
+    def link(self, path: Path) -> str | None:
+        return self.links.get(str(path))
+
+    def device_node(self, path: Path) -> DeviceNode | None:
+        return self.nodes.get(str(path))
+
+    def addresses(self) -> Mapping[str, tuple[str, ...]]:
+        return self.interfaces
 
     def names_in(self, folder: Path) -> tuple[str, ...]:
         below = f"{folder}/"
-        return tuple(sorted({name[len(below) :].split("/")[0] for name in self.files if name.startswith(below)}))
+        paths = (*self.files, *self.links, *self.nodes)
+        return tuple(sorted({path[len(below) :].split("/")[0] for path in paths if path.startswith(below)}))
 
     def checkpoint(self, point: str) -> None:
         self.checkpoints.append(point)

@@ -7,6 +7,7 @@ nothing here, a message that gains an optional field may get a second file.
 from types import MappingProxyType
 from typing import Final
 
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.lifecycle import Happened
 from llmgw.core.routing import Endpoint, Key, Route, Table
 from llmgw.core.units import GIB, Bytes, LaunchId, NodeName, OrderId, ReplicaId, Seconds
@@ -18,7 +19,6 @@ from llmgw.core.wire import (
     AnyReport,
     Beat,
     Failure,
-    Finding,
     ForgetOrder,
     HelloOrder,
     Inventory,
@@ -32,6 +32,7 @@ from llmgw.core.wire import (
     StopOrder,
 )
 from llmgw.core.world import Device, DeviceKind, State
+from tests.builders import NO_DRIVER
 
 AT: Final = Seconds(1_800_000_000.25)
 _N1: Final = NodeName("n1")
@@ -123,7 +124,7 @@ _INVENTORY: Final = Inventory(
     os="Debian GNU/Linux 12",
     python="3.11.2",
     llmgw="0.1.0",
-    problems=("no NVIDIA driver: nvidia-smi not found",),
+    problems=(NO_DRIVER,),
 )
 _SHARDS: Final = (_SERVING, _FAILED)
 _ANSWERS: Final = (

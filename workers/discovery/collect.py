@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import llmgw
+from llmgw.core.hardware.findings import Problem
 from llmgw.core.units import Bytes
 from llmgw.core.wanted import CPU_CLASS
 from llmgw.core.wire import Inventory
@@ -50,7 +51,11 @@ class Collector:
             os=os_release.parse(machine.read_text(os_release.FILE) or "") or platform.system(),
             python=platform.python_version(),
             llmgw=llmgw.__version__,
-            problems=(*self._absences(), *problems, *self._unreadable(memory, disk)),
+            problems=(
+                *self._absences(),
+                *(Problem(code="gpus.unknown", fact="gpus", text=text) for text in problems),
+                *self._unreadable(memory, disk),
+            ),
         )
 
     def _words(self, program: Program) -> str:
@@ -60,19 +65,21 @@ class Collector:
         told = next((line.strip() for line in (said.out + said.err).splitlines() if "version" in line.lower()), "")
         return f"{program[0]}, {told[:100]}" if told else program[0]
 
-    def _absences(self) -> Iterator[str]:
+    def _absences(self) -> Iterator[Problem]:
         named = self._settings.llama_server
         for name in (name for name, program in self._programs.items() if not program):
-            if named and name == "llamacpp":
-                yield f"engine {name} is not offered: llama_server in the settings is {named}, no program"
-            else:
-                yield f"engine {name} is not offered: not installed"
+            is_named = named and name == "llamacpp"
+            why = f"llama_server in the settings is {named}, no program" if is_named else "not installed"
+            text = f"engine {name} is not offered: {why}"
+            yield Problem(code="engine.missing", fact=f"engine {name}", text=text)
 
-    def _unreadable(self, memory: Memory, disk: Disk | None) -> Iterator[str]:
+    def _unreadable(self, memory: Memory, disk: Disk | None) -> Iterator[Problem]:
         if memory.total is None:
-            yield f"the CPU is not offered: {meminfo.FILE} does not tell the machine's memory"
+            text = f"the CPU is not offered: {meminfo.FILE} does not tell the machine's memory"
+            yield Problem(code="meminfo.unreadable", fact="memory", text=text)
         if disk is None:
-            yield f"free disk unknown: {self._settings.state} cannot be looked at"
+            text = f"free disk unknown: {self._settings.state} cannot be looked at"
+            yield Problem(code="disk.unreadable", fact="disk", text=text)
 
 
 def _memory(machine: Machine) -> Memory:

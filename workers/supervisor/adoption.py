@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.units import LaunchId
-from llmgw.core.wire import Finding
 from llmgw.core.world import State
 from workers.engines import process
 from workers.engines.process import EngineProcess, Fingerprint, Gone, NotOurs

@@ -8,13 +8,13 @@ from typing import Final
 import structlog
 
 from llmgw.core import lifecycle
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import LaunchId, ReplicaId
 from llmgw.core.wire import (
     Answer,
     AnswerKind,
     AnyOrder,
-    Finding,
     ForgetOrder,
     HelloOrder,
     LaunchOrder,

@@ -12,9 +12,11 @@ from apps.nodes import actions as nodes
 from apps.nodes.models import DeviceRow, NodeRow
 from apps.replicas.models import OrderRow, PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core import refusals, validation, wire
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import GIB, Bytes, NodeName, Seconds
 from llmgw.core.world import Device, DeviceKind, NodeState, State
+from tests.builders import NO_DRIVER
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 ANNA = Actor("anna", "console", "10.0.0.7")
@@ -164,14 +166,14 @@ def _machines(now):
         "gpu02",
         *[gpu(i, unhealthy="fell off the bus (Xid 79)" if i == 3 else None) for i in range(8)],
         now=now,
-        findings=(wire.Finding("pidfile.start-time", "the pid file of a launch names another process: left alone"),),
+        findings=(Finding("pidfile.start-time", "the pid file of a launch names another process: left alone"),),
     )
     joined("gpu03", *[gpu(i, kind="l40s-45g") for i in range(4)], now=now)
     nodes.cordon("gpu03", by=ANNA, now=now, reason="new power supply")
     joined("gpu04", CPU, state=NodeState.UNREACHABLE, now=now)
     joined("gpu05", CPU, state=NodeState.LOST, now=now)
     blank("newcomer", now - timedelta(minutes=5))
-    return gpu01, gpu02, joined("laptop", CPU, now=now, problems=("no NVIDIA driver: nvidia-smi not found",))
+    return gpu01, gpu02, joined("laptop", CPU, now=now, problems=(NO_DRIVER,))
 
 
 def _serving(smol, gpu01, laptop, now):

@@ -9,9 +9,10 @@ from apps.audit.actions import BEAT
 from apps.audit.models import AuditRow
 from apps.nodes import actions
 from apps.nodes.models import NodeRow
-from llmgw.core import wire
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.world import NodeState
 from tests.apps.nodes.reports import CPU, GPU, a_registration, an_inventory, an_inventory_change, at
+from tests.builders import NO_DRIVER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_url")]
 
@@ -50,8 +51,8 @@ def test_json_is_one_document(joined, told):
 
 
 def test_one_node_with_its_devices_moves_and_findings(told):
-    finding = wire.Finding("pidfile.torn", "a pid file cannot be read: delete it")
-    inventory = an_inventory(CPU, GPU, problems=("no NVIDIA driver: nvidia-smi not found",))
+    finding = Finding("pidfile.torn", "a pid file cannot be read: delete it")
+    inventory = an_inventory(CPU, GPU, problems=(NO_DRIVER,))
     actions.receive(a_registration(inventory=inventory, findings=(finding,)), now=at(0))
     actions.receive(a_registration(epoch=1, seq=2, inventory=inventory, findings=(finding,)), now=at(1))
     said = told("gpu07")

@@ -104,5 +104,5 @@ def _one(name: str, now: datetime, *, json: bool) -> str:
     moves = [(f"{m.at:%Y-%m-%d %H:%M:%S}", m.before, m.after, m.why) for m in row.transitions.order_by("-id")[:10]]
     told += ["", as_table(("device", "class", "memory", "slots", "unhealthy"), devices)]
     told += ["", as_table(("at", "from", "to", "why"), moves)]
-    told += [f"problem   {problem}" for problem in row.inventory.get("problems", ())]
+    told += [f"problem   {problem['text']}" for problem in row.inventory.get("problems", ())]
     return "\n".join(told + [f"finding   {finding['code']}: {finding['text']}" for finding in row.findings])
