@@ -1,0 +1,1 @@
+"""InfiniBand and RoCE adapters: their ports, their subnets, and the fabrics that they make up."""
