@@ -1,5 +1,6 @@
 """Values of the core with everything filled in, so that a test names only what it is about."""
 
+from llmgw.core.hardware.examination import Cure, Examination, Examined
 from llmgw.core.hardware.findings import Problem
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import GIB, Bytes, LaunchId, ModelName, NodeName, OrderId, ReplicaId, Seconds, replica_id
@@ -20,6 +21,35 @@ from llmgw.core.world import (
 NOW = Seconds(1_800_000_000.0)
 H100 = "h100-80g"
 NO_DRIVER = Problem(code="driver.absent", fact="gpus", text="no NVIDIA driver: nvidia-smi not found")
+
+EXAMINATION = Examination(
+    at=NOW,
+    took_s=1.5,
+    outcomes=(
+        Examined(
+            check="gpu.row-remap",
+            group="gpus",
+            title="No row of memory waits to be remapped",
+            verdict="fail",
+            text="GPU 3: row remap pending",
+            about="GPU-3",
+            costs="bad memory stays in use",
+            cure=Cure(text="reset the card when it is idle", command="nvidia-smi -r -i 3"),
+            evidence={"pending": True},
+        ),
+        Examined(
+            check="limits.memlock",
+            group="limits",
+            title="Memory may be locked without limit",
+            verdict="unknown",
+            text="systemctl not found",
+            cure=Cure(text="set LimitMEMLOCK", command="systemctl edit", undo="systemctl revert", safe=True),
+        ),
+        Examined(check="driver.loaded", group="driver", title="The driver is loaded", verdict="pass", text="580.95"),
+    ),
+    environments={"compute": {"NCCL_IB_HCA": "=mlx5_0:1"}},
+    refused={"storage": "no usable port"},
+)
 
 
 def a_cpu(slots=4, gib=64, unhealthy=None):

@@ -173,7 +173,7 @@ def _of_nodes(rows: Sequence[NodeRow], now: datetime) -> Iterator[Item]:
             yield Item(look.tone(word), row.name, url, word, no.text(), no.cure(), row.state_since)
         for device in row.devices.all():
             if device.unhealthy:
-                sick = DeviceUnhealthy(device.device_id, device.unhealthy)
+                sick = DeviceUnhealthy(device.device_id, device.unhealthy, device.unhealthy_code, device.label)
                 yield Item("bad", row.name, url, "unhealthy", sick.text(), sick.cure(), None)
         for finding in row.findings:
             yield Item(

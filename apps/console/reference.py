@@ -14,7 +14,8 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from apps.console import sources
 from llmgw.core import wire
 from llmgw.core.engines import failures, llamacpp
-from llmgw.core.hardware.findings import Finding
+from llmgw.core.hardware.examination import Cure, Examination, Examined
+from llmgw.core.hardware.findings import Finding, Problem
 from llmgw.core.lifecycle import AT_REST, TRANSITIONS
 from llmgw.core.refusals import REFUSALS, Refusal
 from llmgw.core.validation import document, rules
@@ -142,6 +143,10 @@ _INSIDE: Final = (
     wire.Answer,
     Finding,
     wire.Inventory,
+    Problem,
+    Examination,
+    Examined,
+    Cure,
 )
 
 

@@ -100,6 +100,8 @@ def receive(report: wire.AnyReport, *, now: datetime) -> Reception:
         reception = register(report, now=now)
     elif isinstance(report, wire.InventoryChanged):
         reception = inventory_changed(report, now=now)
+    elif isinstance(report, wire.DoctorReport):
+        reception = examined(report, now=now)
     else:
         reception = identify(report, now=now)
     detail = "" if reception.taken else f"{type(report).__name__} {report.seq} of epoch {report.epoch}"
@@ -164,6 +166,18 @@ def inventory_changed(report: wire.InventoryChanged, *, now: datetime) -> Recept
     return reception
 
 
+@transaction.atomic(savepoint=False)
+def examined(report: wire.DoctorReport, *, now: datetime) -> Reception:
+    """Keep what the doctor found, unless a later run is known already."""
+    reception = identify(report, now=now)
+    if not reception.taken or reception.node is None:
+        return reception
+    if report.seq <= reception.node.examination_seq:
+        return Reception(STALE_SEQ, reception.node)
+    _set(reception.node, examination=msgspec.to_builtins(report.examination), examination_seq=report.seq)
+    return reception
+
+
 def count_report(node: str, outcome: str, *, now: datetime, detail: str = "") -> None:
     """Count one report; those that were ignored are kept countable, with the last one's detail."""
     whose = {"node_name": audit.plain(node)[:LONGEST_NAME], "outcome": outcome}
@@ -223,7 +237,7 @@ def _tell_of_rivals(row: NodeRow) -> None:
 def _begin_epoch(row: NodeRow, report: wire.Registration, why: str, by: Actor, now: datetime) -> None:
     _set(row, epoch=max(row.epoch, report.epoch) + 1)
     if row.instance != report.instance:
-        _set(row, registered_seq=0, inventory_seq=0, last_seq=0)
+        _set(row, registered_seq=0, inventory_seq=0, examination_seq=0, last_seq=0)
     _move(row, NodeState.JOINING, why, by, now)
 
 
@@ -287,6 +301,10 @@ def _columns(device: Device) -> dict[str, Any]:
         "memory": device.memory,
         "slots": device.slots,
         "unhealthy": (device.unhealthy or "")[:500],
+        "unhealthy_code": device.unhealthy_code[:64],
+        "number": device.index,
+        "label": device.label[:32],
+        "card": device.card or "",
     }
 
 

@@ -32,6 +32,10 @@ class NodeRow(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict)
     findings = models.JSONField(default=list)
+    """What its worker found odd about launches; what is wrong with the hardware stands in the inventory."""
+    examination = models.JSONField(null=True)
+    """The doctor's last run, as reported."""
+    examination_seq = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         ordering = ("name",)
@@ -51,6 +55,13 @@ class DeviceRow(models.Model):
     memory = models.BigIntegerField()
     slots = models.PositiveIntegerField(default=1)
     unhealthy = models.CharField(max_length=500, blank=True)
+    unhealthy_code = models.CharField(max_length=64, blank=True, db_default="")
+    number = models.IntegerField(null=True)
+    """The driver's index of a card; of a MIG instance 1000 + 100 × card + instance."""
+    label = models.CharField(max_length=32, blank=True, db_default="")
+    """What a person calls it: `3`, `3/mig1`."""
+    card = models.CharField(max_length=100, blank=True, db_default="")
+    """For a MIG instance the id of its card."""
 
     class Meta:
         ordering = ("id",)

@@ -3,10 +3,13 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 from django.db.models import QuerySet
 
 from apps.nodes.models import DeviceRow, NodeRow
 from llmgw.core import wire
+from llmgw.core.hardware.examination import Examination
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.units import Bytes, NodeName
 from llmgw.core.world import Device, DeviceKind, Node, NodeState
 
@@ -39,7 +42,18 @@ def node_of(row: NodeRow) -> Node:
         disk_free=None if free is None else Bytes(free),
         cordoned=row.cordoned,
         labels=dict(row.labels),
+        fabrics=fabrics_of(row),
     )
+
+
+def fabrics_of(row: NodeRow) -> tuple[Attachment, ...]:
+    """Return the fabrics that the node said it is on, the unusable ones too."""
+    return msgspec.convert(row.inventory.get("fabrics") or (), tuple[Attachment, ...])
+
+
+def examination_of(row: NodeRow) -> Examination | None:
+    """Return what the doctor found when it last ran on the node; None when it has not, or was never heard of."""
+    return msgspec.convert(row.examination, Examination) if row.examination else None
 
 
 def device_of(row: DeviceRow) -> Device:
@@ -51,6 +65,10 @@ def device_of(row: DeviceRow) -> Device:
         memory=Bytes(row.memory),
         slots=row.slots,
         unhealthy=row.unhealthy or None,
+        unhealthy_code=row.unhealthy_code,
+        index=row.number,
+        label=row.label,
+        card=row.card or None,
     )
 
 
@@ -87,6 +105,7 @@ def describe(row: NodeRow) -> dict[str, Any]:
         "devices": [_describe_device(device) for device in row.devices.all()],
         "inventory": row.inventory,
         "findings": row.findings,
+        "examination": row.examination,
     }
 
 
@@ -98,4 +117,8 @@ def _describe_device(row: DeviceRow) -> dict[str, Any]:
         "memory_bytes": row.memory,
         "slots": row.slots,
         "unhealthy": row.unhealthy or None,
+        "unhealthy_code": row.unhealthy_code or None,
+        "index": row.number,
+        "label": row.label or None,
+        "card": row.card or None,
     }

@@ -172,9 +172,15 @@ class DeviceUnhealthy:
     cured_by: ClassVar[frozenset[Event]] = frozenset({Event.DEVICE_HEALED})
     device: str
     reason: str
+    finding: str = ""
+    """Code of what was found on the node, where it told: `device.unhealthy.ecc`, `device.foreign-memory`."""
+    label: str = ""
+    """What a person calls the device: `3`, `3/mig1`."""
 
     def text(self) -> str:
-        return f"device {self.device} is unhealthy: {self.reason}"
+        called = f"device {self.label} ({self.device})" if self.label else f"device {self.device}"
+        told = f"{self.finding}: {self.reason}" if self.finding else self.reason
+        return f"{called} is unhealthy: {told}"
 
     def cure(self) -> str:
         return "repair it; `llmgw-node inventory` on the node shows when it may be used again"
@@ -247,6 +253,41 @@ class FabricNone:
 
 
 @dataclass(frozen=True, slots=True)
+class FabricUnusable:
+    """A replica over several nodes needs a fabric, and nothing can go over those that this node was told of."""
+
+    code: ClassVar[str] = "fabric.unusable"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.DEVICE_HEALED})
+    fabrics: tuple[str, ...]
+    findings: tuple[str, ...]
+    """Of each fabric, the code of what was found."""
+    reasons: tuple[str, ...]
+    """Of each fabric, why."""
+
+    def text(self) -> str:
+        told = zip(self.fabrics, self.findings, self.reasons, strict=True)
+        return "; ".join(f"fabric {name} cannot be used: {code}: {why}" for name, code, why in told)
+
+    def cure(self) -> str:
+        return "`llmgw-node doctor` on the node says how to cure each"
+
+
+@dataclass(frozen=True, slots=True)
+class OneNodeOnly:
+    """The node is on a fabric, but a replica is placed on one node only by this version."""
+
+    code: ClassVar[str] = "placement.one-node"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.MODEL_EDITED})
+    nodes: int
+
+    def text(self) -> str:
+        return f"a replica over {self.nodes} nodes cannot be placed by this version, which uses one node for each"
+
+    def cure(self) -> str:
+        return "use a profile with nodes = 1"
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingForRetry:
     """The replica failed and its next start is not due yet."""
 
@@ -292,6 +333,8 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     DeviceClaimed,
     DevicesShort,
     FabricNone,
+    FabricUnusable,
+    OneNodeOnly,
     WaitingForRetry,
 )
 EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
@@ -307,7 +350,9 @@ EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
     EngineMissing,
     MemoryShort,
     ClassMismatch,
+    FabricUnusable,
     FabricNone,
+    OneNodeOnly,
     NodeLost,
     NoNodes,
 )

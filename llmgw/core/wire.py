@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, cast
 
 import msgspec
 
+from llmgw.core.hardware.examination import Examination
 from llmgw.core.hardware.fabrics import Attachment, Proposal
 from llmgw.core.hardware.findings import Finding, Problem
 from llmgw.core.hardware.gpus import Driver, Gpu, Imex, NvSwitch, Topology
@@ -73,6 +74,7 @@ class OrderKind(StrEnum):
     LAUNCH = "launch"
     STOP = "stop"
     FORGET = "forget"
+    EXAMINE = "examine"
 
 
 class OrderRefusal(StrEnum):
@@ -139,7 +141,11 @@ class ForgetOrder(Order, frozen=True, kw_only=True, tag=OrderKind.FORGET.value):
     launch_id: LaunchId
 
 
-AnyOrder = HelloOrder | LaunchOrder | StopOrder | ForgetOrder
+class ExamineOrder(Order, frozen=True, kw_only=True, tag=OrderKind.EXAMINE.value):
+    """Run the doctor now and report what it finds."""
+
+
+AnyOrder = HelloOrder | LaunchOrder | StopOrder | ForgetOrder | ExamineOrder
 
 # --- reports up -------------------------------------------------------------------------------------------------
 
@@ -294,7 +300,13 @@ class ShardReport(Report, frozen=True, kw_only=True, tag="shards"):
     answers: tuple[Answer, ...] = ()
 
 
-AnyReport = Registration | InventoryChanged | ShardReport
+class DoctorReport(Report, frozen=True, kw_only=True, tag="doctor"):
+    """The doctor has run, on order or by itself."""
+
+    examination: Examination
+
+
+AnyReport = Registration | InventoryChanged | ShardReport | DoctorReport
 
 # --- heartbeats (Redis, not a message) --------------------------------------------------------------------------
 

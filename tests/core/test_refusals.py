@@ -22,12 +22,19 @@ SAID = {
     refusals.ClassMismatch(("h100-80g", "l40s-45g"), ("cpu",)): "wants class h100-80g or l40s-45g, the node has cpu",
     refusals.ClassMismatch(("cpu",), ()): "wants class cpu, the node has no devices",
     refusals.DeviceUnhealthy("GPU-1", "Xid 79"): "device GPU-1 is unhealthy: Xid 79",
+    refusals.DeviceUnhealthy("GPU-1", "2 errors", "device.unhealthy.ecc", "3"): (
+        "device 3 (GPU-1) is unhealthy: device.unhealthy.ecc: 2 errors"
+    ),
     refusals.MemoryShort("GPU-1", Bytes(100 * GIB), Bytes(80 * GIB)): (
         "device GPU-1 needs 100.0 GiB of memory, has 80.0 GiB"
     ),
     refusals.DeviceClaimed("cpu", 2, ("a/1", "b/1")): "device cpu is taken (2 of 2) by a/1, b/1",
     refusals.DevicesShort(4, 3): "needs 4 devices together, 3 free",
     refusals.FabricNone(2): "a replica over 2 nodes needs a fabric, the node is attached to none",
+    refusals.FabricUnusable(("a", "b"), ("port.down", "fabric.identity"), ("no light", "two masters")): (
+        "fabric a cannot be used: port.down: no light; fabric b cannot be used: fabric.identity: two masters"
+    ),
+    refusals.OneNodeOnly(2): "a replica over 2 nodes cannot be placed by this version, which uses one node for each",
     refusals.WaitingForRetry(3, 3.6): "failed 3 times in a row, next start in 4 s",
 }
 

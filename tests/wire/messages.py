@@ -18,6 +18,8 @@ from llmgw.core.wire import (
     AnyOrder,
     AnyReport,
     Beat,
+    DoctorReport,
+    ExamineOrder,
     Failure,
     ForgetOrder,
     HelloOrder,
@@ -32,7 +34,7 @@ from llmgw.core.wire import (
     StopOrder,
 )
 from llmgw.core.world import Device, DeviceKind, State
-from tests.builders import NO_DRIVER
+from tests.builders import EXAMINATION, NO_DRIVER
 
 AT: Final = Seconds(1_800_000_000.25)
 _N1: Final = NodeName("n1")
@@ -78,6 +80,7 @@ ORDERS: Final = MappingProxyType[str, AnyOrder](
         "order-forget": ForgetOrder(
             order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, instance=_FOLDER, launch_id=_LAUNCH
         ),
+        "order-examine": ExamineOrder(order_id=_ORDER, node=_N1, epoch=3, issued_at=AT, instance=_FOLDER),
     }
 )
 
@@ -167,6 +170,15 @@ REPORTS: Final = MappingProxyType[str, AnyReport](
             sent_at=AT,
             shards=_SHARDS,
             answers=_ANSWERS,
+        ),
+        "report-doctor": DoctorReport(
+            node=_N1,
+            instance="instance-1",
+            boot_id="boot-1",
+            epoch=3,
+            seq=4 << 32 | 10,
+            sent_at=AT,
+            examination=EXAMINATION,
         ),
     }
 )

@@ -46,13 +46,17 @@ def test_fields_of_a_later_version_are_ignored(name, message, read):
     assert read(with_more(golden(name))) == message
 
 
+OPEN = {"engines", "labels", "evidence", "environments", "refused"}
+"""Fields whose keys are names that somebody else has given."""
+
+
 def with_more(raw):
     """Add a field to every mapping whose keys are ours."""
     if isinstance(raw, list):
         return [with_more(one) for one in raw]
     if not isinstance(raw, dict):
         return raw
-    told = {key: one if key in {"engines", "labels"} else with_more(one) for key, one in raw.items()}
+    told = {key: one if key in OPEN else with_more(one) for key, one in raw.items()}
     return {**told, "of_a_later_version": {"a": [1]}}
 
 
@@ -134,7 +138,7 @@ def test_names_do_not_change():
     assert (wire.CONTROL_QUEUE, wire.node_queue("n1"), wire.TICK_EXCHANGE) == ("control", "node.n1", "llmgw.ticks")
     assert (wire.HEARD_KEY, wire.TICK_KEY, wire.beat_key("n1")) == ("llmgw:heard", "llmgw:tick", "llmgw:beat:n1")
     assert (wire.ROUTES_KEY, wire.ROUTES_CHANNEL) == ("llmgw:routes", "llmgw:routes:changed")
-    assert {str(kind) for kind in wire.OrderKind} == {"hello", "launch", "stop", "forget"}
+    assert {str(kind) for kind in wire.OrderKind} == {"hello", "launch", "stop", "forget", "examine"}
     assert {str(code).removeprefix("order.") for code in wire.OrderRefusal} == {
         *("stale-epoch", "overtaken", "version", "invalid", "other-node", "other-instance", "not-kept"),
     }

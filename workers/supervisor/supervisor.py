@@ -15,6 +15,7 @@ from llmgw.core.wire import (
     Answer,
     AnswerKind,
     AnyOrder,
+    ExamineOrder,
     ForgetOrder,
     HelloOrder,
     LaunchOrder,
@@ -148,7 +149,7 @@ class Supervisor:
                 return self._stop(order)
             case ForgetOrder():
                 return self._forget(order)
-            case HelloOrder():
+            case HelloOrder() | ExamineOrder():  # what is to be done for them is not about launches
                 return _answer(order), None
 
     def _refuse(self, order: AnyOrder) -> Answer | None:

@@ -229,9 +229,19 @@ SHAPES: Final[Mapping[str, Schema]] = MappingProxyType(
             devices=_many(schema("Device")),
             inventory=ANYTHING,
             findings=_many(_object(code=TEXT, text=TEXT)),
+            examination=_maybe(ANYTHING),
         ),
         "Device": _object(
-            id=TEXT, kind=TEXT, **{"class": TEXT}, memory_bytes=WHOLE, slots=WHOLE, unhealthy=_maybe(TEXT)
+            id=TEXT,
+            kind=TEXT,
+            **{"class": TEXT},
+            memory_bytes=WHOLE,
+            slots=WHOLE,
+            unhealthy=_maybe(TEXT),
+            unhealthy_code=_maybe(TEXT),
+            index=_maybe(WHOLE),
+            label=_maybe(TEXT),
+            card=_maybe(TEXT),
         ),
         "Shard": _object(
             launch_id=TEXT,

@@ -16,6 +16,7 @@ from apps.console.request import clock
 from apps.nodes import actions, queries
 from apps.nodes.actions import NotFound
 from apps.nodes.models import NodeRow
+from apps.replicas import actions as replicas
 from llmgw.core.world import NodeState
 
 VIEW: Final = "nodes.view_noderow"
@@ -95,6 +96,23 @@ class Cordon(_Verb):
     )
     def post(self, request: Request, name: str) -> Response:
         """Keep new work away; what runs there goes on."""
+        return self.act(request, name)
+
+
+class Examine(_Verb):
+    """Have its doctor run."""
+
+    verb = staticmethod(replicas.examine)
+
+    @extend_schema(
+        operation_id="node_examine",
+        parameters=told.writing(),
+        request=told.body("Reason"),
+        responses={**told.one("Node"), **told.problems(404)},
+        tags=["nodes"],
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Order a run of its doctor; what it finds stands in the node's `examination` once it is over."""
         return self.act(request, name)
 
 

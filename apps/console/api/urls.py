@@ -18,6 +18,7 @@ urlpatterns = [
     path("nodes/<str:name>", nodes.OneNode.as_view()),
     path("nodes/<str:name>/cordon", nodes.Cordon.as_view()),
     path("nodes/<str:name>/uncordon", nodes.Uncordon.as_view()),
+    path("nodes/<str:name>/examine", nodes.Examine.as_view()),
     path("replicas", replicas.Replicas.as_view()),
     path("replicas/<str:model>/<int:ordinal>", replicas.OneReplica.as_view()),
     path("replicas/<str:model>/<int:ordinal>/explain", replicas.Explained.as_view()),

@@ -1,6 +1,6 @@
 """All that can be done to replicas, shards, orders and passes; whoever changes a row comes through here."""
 
-from apps.replicas.actions.asked import drain, restart, stop
+from apps.replicas.actions.asked import drain, examine, restart, stop
 from apps.replicas.actions.moves import Raced
 from apps.replicas.actions.orders import NewId, hello
 from apps.replicas.actions.passes import (
@@ -29,6 +29,7 @@ __all__ = [
     "apply",
     "call_when_due",
     "drain",
+    "examine",
     "finish",
     "hello",
     "hold",

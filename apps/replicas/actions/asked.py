@@ -1,4 +1,4 @@
-"""What an operator may ask of one replica: drain it, stop it, start it anew."""
+"""What an operator may ask: drain, stop or start anew a replica; have a node examined."""
 
 from datetime import datetime
 
@@ -7,6 +7,9 @@ from django.db.models import Q
 
 from apps.audit import actions as audit
 from apps.audit.actions import Actor
+from apps.nodes.actions import NotFound
+from apps.nodes.models import NodeRow
+from apps.replicas.actions import orders
 from apps.replicas.actions.moves import Moves, locked, save
 from apps.replicas.actions.orders import NewId
 from apps.replicas.actions.passes import request_pass
@@ -61,6 +64,17 @@ def _end(
     audit.record(by, verb, "replica", row.name, now, reason=reason, **told)
     request_pass()
     return None
+
+
+@transaction.atomic
+def examine(name: str, *, by: Actor, now: datetime, reason: str = "", new_id: NewId = any_id) -> NodeRow | NotFound:
+    """Have a node's doctor run now; what was asked and is not answered yet is not asked twice."""
+    row = NodeRow.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        return NotFound(name)
+    orders.examine(row, order_id=new_id(), now=now)
+    audit.record(by, "node.examine", "node", row.name, now, reason=reason)
+    return row
 
 
 def _locked(replica: ReplicaRow) -> ReplicaRow:

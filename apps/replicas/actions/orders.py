@@ -93,6 +93,13 @@ def hello_answered(node: NodeRow, now: datetime) -> None:
     )
 
 
+def examine(node: NodeRow, *, order_id: str, now: datetime) -> OrderRow | None:
+    """Have a node's doctor run now, unless that was ordered and is not answered yet."""
+    if _open().filter(node=node, kind=OrderKind.EXAMINE).exists():
+        return None
+    return _order(wire.ExamineOrder(**_head(node, order_id, now)), node, now)
+
+
 def _open() -> QuerySet[OrderRow]:
     return OrderRow.objects.filter(state__in=dispatch.OPEN)
 

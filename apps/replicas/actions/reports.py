@@ -39,6 +39,10 @@ _FORWARD: Final = (
 )
 
 
+ABOUT_LAUNCHES: Final = (wire.Registration, wire.ShardReport)
+"""The reports that say something of launches or answer orders."""
+
+
 @dataclass(slots=True)
 class _Report:
     """One report while it is being applied, with the rows that it is about."""
@@ -71,7 +75,7 @@ def record_report(report: wire.AnyReport, *, now: datetime, new_id: orders.NewId
         ShardRow.objects.filter(node=reception.node).exclude(seq=0).update(seq=0)
     if reception.hello:
         orders.hello(reception.node, order_id=new_id(), now=now)
-    if not reception.taken or isinstance(report, wire.InventoryChanged):
+    if not reception.taken or not isinstance(report, ABOUT_LAUNCHES):
         return reception.outcome
     return _apply(_read(report, reception.node, replicas, now, new_id))
 
@@ -87,12 +91,12 @@ def _concerned(report: wire.AnyReport) -> Q:
 
 
 def _launch_ids(report: wire.AnyReport) -> list[str]:
-    return [] if isinstance(report, wire.InventoryChanged) else [status.launch_id for status in report.shards]
+    return [status.launch_id for status in report.shards] if isinstance(report, ABOUT_LAUNCHES) else []
 
 
 def _refused_launches(report: wire.AnyReport) -> list[str]:
     """Return the launches that the node would not start; most times there are none, and nobody is asked."""
-    answers = () if isinstance(report, wire.InventoryChanged) else report.answers
+    answers = report.answers if isinstance(report, ABOUT_LAUNCHES) else ()
     refused = [answer.order_id for answer in answers if answer.kind is AnswerKind.REFUSED]
     if not refused:
         return []

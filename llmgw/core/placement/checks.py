@@ -12,12 +12,14 @@ from llmgw.core.refusals import (
     DiskShort,
     EngineMissing,
     FabricNone,
+    FabricUnusable,
     LabelsMissing,
     MemoryShort,
     NodeCordoned,
     NodeLost,
     NodeNotJoined,
     NodeUnreachable,
+    OneNodeOnly,
     Refusal,
 )
 from llmgw.core.units import Bytes, NodeName
@@ -76,9 +78,16 @@ def _cordon(node: Node, _demand: Demand) -> Iterator[Refusal]:
         yield NodeCordoned(node.name)
 
 
-def _fabric(_node: Node, demand: Demand) -> Iterator[Refusal]:
-    if demand.profile.nodes > 1:
+def _fabric(node: Node, demand: Demand) -> Iterator[Refusal]:
+    if demand.profile.nodes == 1:
+        return
+    if not node.fabrics:
         yield FabricNone(demand.profile.nodes)
+    elif all(fabric.unusable for fabric in node.fabrics):
+        told = [(fabric.name, fabric.unusable_code, fabric.unusable or "") for fabric in node.fabrics]
+        yield FabricUnusable(*zip(*told, strict=True))
+    else:
+        yield OneNodeOnly(demand.profile.nodes)
 
 
 def _engine(node: Node, demand: Demand) -> Iterator[Refusal]:
@@ -107,7 +116,7 @@ _NODE_CHECKS: Final = (_heard, _cordon, _fabric, _engine, _labels)
 
 def _against(device: Device, memory: Bytes, on_it: tuple[str, ...]) -> Refusal | None:
     if device.unhealthy:
-        return DeviceUnhealthy(device.id, device.unhealthy)
+        return DeviceUnhealthy(device.id, device.unhealthy, device.unhealthy_code, device.label)
     if device.memory < memory:
         return MemoryShort(device.id, memory, device.memory)
     if len(on_it) >= device.slots:

@@ -312,6 +312,15 @@ def test_cordon_and_uncordon(api, told, no):
     no(api("post", "nodes/gpu01/cordon", {"reason": "a\u0000b"}), 422, "reason.form")
 
 
+def test_a_doctor_is_sent_once_until_it_has_answered(api, told, no):
+    fleet.joined("gpu01")
+    assert told("Node", api("post", "nodes/gpu01/examine", {"reason": "slow"}))["examination"] is None
+    told("Node", api("post", "nodes/gpu01/examine"))
+    assert [order.kind for order in OrderRow.objects.all()] == ["examine"]
+    assert AuditRow.objects.filter(verb="node.examine", reason="slow").count() == 1
+    no(api("post", "nodes/nobody/examine", {}), 404, "node.unknown")
+
+
 def test_drain_wants_a_reason(api, told, no):
     fleet.everything()
     no(api("post", "replicas/smollm2/1/drain"), 422, "reason.missing")

@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from llmgw.core import wire
 from llmgw.core.units import GIB, Bytes, NodeName, Seconds
 from llmgw.core.world import Device, DeviceKind
+from tests.builders import EXAMINATION
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
@@ -48,6 +51,11 @@ def a_report(node="gpu07", *, epoch=1, seq=2, instance="folder-1", boot="boot-1"
 
 def an_inventory_change(*devices, node="gpu07", epoch=1, seq=2, instance="folder-1", boot="boot-1"):
     return wire.InventoryChanged(**_sender(node, epoch, seq, instance, boot), inventory=an_inventory(*devices))
+
+
+def an_examination(node="gpu07", *, epoch=1, seq=2, instance="folder-1", boot="boot-1", **found):
+    told = msgspec.structs.replace(EXAMINATION, **found)
+    return wire.DoctorReport(**_sender(node, epoch, seq, instance, boot), examination=told)
 
 
 def a_beat(tick=1, *, epoch=1, instance="folder-1", boot="boot-1", digest=None):

@@ -1,13 +1,25 @@
 """Whose reports are taken, and under which epoch."""
 
+import msgspec
 import pytest
 
 from apps.audit.actions import BEAT
 from apps.nodes import actions, queries
 from apps.nodes.models import NodeRow, NodeTransitionRow, ReportCountRow
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.units import Bytes
 from llmgw.core.world import NodeState
-from tests.apps.nodes.reports import CPU, GPU, a_registration, a_report, an_inventory, an_inventory_change, at
+from tests.apps.nodes.reports import (
+    CPU,
+    GPU,
+    a_registration,
+    a_report,
+    an_examination,
+    an_inventory,
+    an_inventory_change,
+    at,
+)
+from tests.builders import EXAMINATION
 
 pytestmark = pytest.mark.django_db
 
@@ -193,11 +205,34 @@ def test_devices_change_in_place(joined):
     node = joined()
     receive(an_inventory_change(CPU, GPU, seq=3))
     rows = {device.device_id: device.pk for device in node.devices.all()}
-    sick = type(GPU)(**{**{f: getattr(GPU, f) for f in GPU.__slots__}, "unhealthy": "fell off the bus"})
+    sick = msgspec.structs.replace(
+        GPU, unhealthy="fell off the bus", unhealthy_code="device.unhealthy.lost", index=1003, label="0/mig3", card="G"
+    )
     receive(an_inventory_change(CPU, sick, seq=4))
     assert {device.device_id: device.pk for device in node.devices.all()} == rows
     (told,) = queries.nodes()
     assert told.devices == (CPU, sick)
+
+
+def test_the_doctor_s_last_run_is_kept(joined):
+    node = joined()
+    assert queries.examination_of(node) is None
+    receive(an_examination(seq=4, at=2.0))
+    receive(an_examination(seq=3, at=1.0))
+    node.refresh_from_db()
+    assert queries.examination_of(node) == msgspec.structs.replace(EXAMINATION, at=2.0)
+    assert counts()["stale-seq"] == 1
+    receive(an_examination(seq=9, instance="of somebody else", at=3.0))
+    node.refresh_from_db()
+    assert node.examination["at"] == 2.0
+
+
+def test_fabrics_are_told_to_placement(joined):
+    joined()
+    dark = Attachment(name="compute", unusable="no light", unusable_code="fabric.no-port")
+    change = msgspec.structs.replace(an_inventory_change(CPU, seq=3), inventory=an_inventory(CPU, fabrics=(dark,)))
+    receive(change)
+    assert queries.nodes()[0].fabrics == (dark,)
 
 
 def test_a_device_that_vanished_is_removed(joined, told):

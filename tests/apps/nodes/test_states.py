@@ -190,6 +190,10 @@ def test_a_description_holds_all_that_the_doors_show(joined):
             "memory_bytes": 45 * 2**30,
             "slots": 1,
             "unhealthy": None,
+            "unhealthy_code": None,
+            "index": None,
+            "label": None,
+            "card": None,
         }
     ]
     assert told["inventory"]["cpu_count"] == an_inventory().cpu_count

@@ -3,13 +3,15 @@
 import io
 import json
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
 from apps.audit.models import AuditRow
+from apps.nodes.models import NodeRow
 from apps.replicas.models import OrderRow, PassRow, ReplicaRow
 from llmgw.core.world import State
-from tests.builders import a_model
+from tests.builders import EXAMINATION, a_model
 
 
 def run(*words):
@@ -167,3 +169,35 @@ def test_passes_lists_what_was_done_and_refused(world):
     assert "smollm2/5 refused: 1 × device.claimed" in told
     (item,) = document("passes", "--limit", "1")["items"]
     assert item["by"] == "alice"
+
+
+def test_the_doctor_is_sent_to_a_node_and_its_findings_are_printed(world):
+    world.node()
+    assert run("doctor", "n1") == (0, "the doctor has not run on n1 yet: `manage.py doctor n1 --run`\n")
+    code, told = run("doctor", "n1", "--run", "--reason", "slow")
+    assert code == 0
+    assert "is to run now" in told
+    assert OrderRow.objects.get(kind="examine").payload["node"] == "n1"
+    assert AuditRow.objects.get(verb="node.examine").reason == "slow"
+    code, told = run("doctor", "nobody", "--run")
+    assert code == 3
+    assert "node.unknown" in told
+
+
+def test_a_node_on_which_something_fails_is_told_by_the_exit_code(world):
+    world.node()
+    node = NodeRow.objects.get(name="n1")
+    node.examination = msgspec.to_builtins(EXAMINATION)
+    node.save()
+    code, told = run("doctor", "n1")
+    assert code == 1
+    for part in (
+        "1 fail",
+        "gpu.row-remap: GPU 3: row remap pending",
+        "nvidia-smi -r -i 3",
+        "=mlx5_0:1",
+        "no usable port",
+    ):
+        assert part in told
+    assert "driver.loaded" not in told, "what passes is only counted"
+    assert document("doctor", "n1", code=1)["outcomes"][0]["check"] == "gpu.row-remap"

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.placement import Fleet, Placement, Refusals, place
 from llmgw.core.refusals import (
     ClassMismatch,
@@ -13,12 +15,14 @@ from llmgw.core.refusals import (
     DiskShort,
     EngineMissing,
     FabricNone,
+    FabricUnusable,
     LabelsMissing,
     MemoryShort,
     NodeCordoned,
     NodeLost,
     NodeNotJoined,
     NodeUnreachable,
+    OneNodeOnly,
 )
 from llmgw.core.units import GIB, Bytes, NodeName
 from llmgw.core.wanted import Demand
@@ -136,6 +140,20 @@ class TestRefusal:
     def test_several_nodes_need_a_fabric(self):
         wanted = a_gpu_profile(devices=2, nodes=2)
         assert placed(wanted, nodes=[a_node(gpus=2)]) == [("n1", FabricNone(2))]
+
+    def test_a_fabric_that_carries_nothing_is_refused_with_what_was_found_on_the_node(self):
+        dark = Attachment(name="compute", unusable="no port has light", unusable_code="fabric.no-port")
+        wanted = a_gpu_profile(devices=2, nodes=2)
+        said = FabricUnusable(("compute",), ("fabric.no-port",), ("no port has light",))
+        assert placed(wanted, nodes=[a_node(gpus=2, fabrics=(dark,))]) == [("n1", said)]
+        lit = Attachment(name="storage")
+        assert placed(wanted, nodes=[a_node(gpus=2, fabrics=(dark, lit))]) == [("n1", OneNodeOnly(2))]
+
+    def test_what_was_found_on_a_device_is_told_with_its_code(self):
+        sick = msgspec.structs.replace(a_gpu(0, unhealthy="2 errors"), unhealthy_code="device.unhealthy.ecc", label="0")
+        said = DeviceUnhealthy("GPU-0", "2 errors", "device.unhealthy.ecc", "0")
+        assert placed(a_gpu_profile(), nodes=[a_node(devices=[sick])]) == [("n1", said)]
+        assert placed(a_gpu_profile(), nodes=[a_node(devices=[a_gpu(0)])]) == ("n1", ("GPU-0",))
 
 
 class TestDisk:
