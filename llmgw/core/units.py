@@ -1,5 +1,6 @@
 """The small vocabulary of ids and quantities that every other module speaks."""
 
+from datetime import UTC, datetime
 from typing import Final, NewType
 
 NodeName = NewType("NodeName", str)
@@ -39,6 +40,11 @@ def duration(seconds: float) -> str:
         if whole >= 2 * size:
             return f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def moment(at: float) -> str:
+    """Say when something was, for a sentence: `moment(0) == "1970-01-01 00:00:00 UTC"`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def counted(many: int, word: str) -> str:

@@ -1,10 +1,9 @@
-"""Puts the inventory together: what placement may know of this machine, and what could not be found out."""
+"""Asks all sources at once and puts the inventory together, with what could not be found out in time."""
 
+import math
 import platform
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import llmgw
 from llmgw.core.hardware.findings import Problem
@@ -12,83 +11,75 @@ from llmgw.core.units import Bytes
 from llmgw.core.wanted import CPU_CLASS
 from llmgw.core.wire import Inventory
 from llmgw.core.world import Device, DeviceKind
-from workers.discovery import cgroups, gpus, meminfo, os_release
+from workers.discovery import gpus, host, installed
+from workers.discovery.host import Host
+from workers.discovery.installed import Engines, Program
 from workers.discovery.meminfo import Memory
-from workers.ports import Disk, Machine
+from workers.discovery.sources import Inquiry, Source
+from workers.ports import Machine
 from workers.settings import NodeSettings
 
-Program = tuple[str, ...]
+PATIENCE_S: Final = 10.0
+"""A look waits so long for its sources; what one that is later has told before holds on."""
+ONCE: Final = math.inf
 
-_DEADLINE_S: Final = 5.0
+_NO_HOST: Final = Host(1, Memory(None, None), None)
 
 
 class Collector:
-    """Looks at the machine as often as it is asked; what an installed engine says of itself is asked once."""
+    """Looks at the machine as often as it is asked."""
 
-    def __init__(self, machine: Machine, settings: NodeSettings, programs: Mapping[str, Program | None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        settings: NodeSettings,
+        programs: Mapping[str, Program | None],
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._machine = machine
         self._settings = settings
-        self._programs = programs
-
-    @cached_property
-    def _engines(self) -> dict[str, str]:
-        return {name: self._words(program) for name, program in self._programs.items() if program}
+        self._patience_s = patience_s
+        self._host = Inquiry(Source("host", lambda: host.look(machine, settings)), machine)
+        self._engines = Inquiry(Source("engines", lambda: installed.look(machine, settings, programs), ONCE), machine)
+        self._gpus = Inquiry(Source("gpus", lambda: gpus.find(machine, settings)), machine)
+        self._all: tuple[Inquiry[Any], ...] = (self._host, self._engines, self._gpus)
 
     def collect(self) -> Inventory:
         """Look now."""
-        machine, settings = self._machine, self._settings
-        memory = _memory(machine)
-        disk = machine.disk(settings.state)
-        cards, problems = gpus.find(machine, settings)
+        self._ask()
+        around = self._host.wait(0).value or _NO_HOST
+        engines = self._engines.wait(0).value or Engines({})
+        cards, problems = self._gpus.wait(0).value or ((), ())
+        late = tuple(late for inquiry in self._all if (late := inquiry.wait(0).problem))
         return Inventory(
-            devices=(*_cpu(memory, settings), *cards),
-            cpu_count=cgroups.cpus(machine),
-            memory_total=memory.total or Bytes(0),
-            memory_available=memory.available,
-            disk_total=disk.total if disk else None,
-            disk_free=disk.free if disk else None,
-            engines=self._engines,
-            os=os_release.parse(machine.read_text(os_release.FILE) or "") or platform.system(),
+            devices=(*_cpu(around.memory, self._settings), *cards),
+            cpu_count=around.cpu_count,
+            memory_total=around.memory.total or Bytes(0),
+            memory_available=around.memory.available,
+            disk_total=around.disk.total if around.disk else None,
+            disk_free=around.disk.free if around.disk else None,
+            engines=engines.words,
+            os=around.os,
+            kernel=around.kernel,
+            architecture=around.architecture,
             python=platform.python_version(),
             llmgw=llmgw.__version__,
             problems=(
-                *self._absences(),
+                *engines.problems,
                 *(Problem(code="gpus.unknown", fact="gpus", text=text) for text in problems),
-                *self._unreadable(memory, disk),
+                *around.problems,
+                *late,
             ),
         )
 
-    def _words(self, program: Program) -> str:
-        if len(program) > 1:
-            return f"xllamacpp {_installed('xllamacpp')}, run by {' '.join(program)}"
-        said = self._machine.output((*program, "--version"), _DEADLINE_S)
-        told = next((line.strip() for line in (said.out + said.err).splitlines() if "version" in line.lower()), "")
-        return f"{program[0]}, {told[:100]}" if told else program[0]
-
-    def _absences(self) -> Iterator[Problem]:
-        named = self._settings.llama_server
-        for name in (name for name, program in self._programs.items() if not program):
-            is_named = named and name == "llamacpp"
-            why = f"llama_server in the settings is {named}, no program" if is_named else "not installed"
-            text = f"engine {name} is not offered: {why}"
-            yield Problem(code="engine.missing", fact=f"engine {name}", text=text)
-
-    def _unreadable(self, memory: Memory, disk: Disk | None) -> Iterator[Problem]:
-        if memory.total is None:
-            text = f"the CPU is not offered: {meminfo.FILE} does not tell the machine's memory"
-            yield Problem(code="meminfo.unreadable", fact="memory", text=text)
-        if disk is None:
-            text = f"free disk unknown: {self._settings.state} cannot be looked at"
-            yield Problem(code="disk.unreadable", fact="disk", text=text)
-
-
-def _memory(machine: Machine) -> Memory:
-    """Return the machine's memory, or the part of it that the worker is limited to."""
-    memory = meminfo.parse(machine.read_text(meminfo.FILE) or "")
-    limit = cgroups.memory_limit(machine)
-    if limit is None or memory.total is None or limit >= memory.total:
-        return memory
-    return Memory(limit, None if memory.available is None else min(limit, memory.available))
+    def _ask(self) -> None:
+        """Ask all at once, and return when all have answered or the patience is over."""
+        for inquiry in self._all:
+            inquiry.begin()
+        deadline = self._machine.monotonic() + self._patience_s
+        for inquiry in self._all:
+            inquiry.wait(deadline - self._machine.monotonic())
 
 
 def _cpu(memory: Memory, settings: NodeSettings) -> tuple[Device, ...]:
@@ -96,10 +87,3 @@ def _cpu(memory: Memory, settings: NodeSettings) -> tuple[Device, ...]:
         return ()
     left = Bytes(max(0, memory.total - settings.memory_reserve_bytes))
     return (Device(CPU_CLASS, DeviceKind.CPU, CPU_CLASS, left, settings.cpu_slots),)
-
-
-def _installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "of unknown version"
