@@ -14,7 +14,7 @@ from django.db.models import F
 from apps.audit import actions as audit
 from apps.audit.actions import Actor
 from apps.nodes import queries
-from apps.nodes.models import DeviceRow, NodeRow, NodeTransitionRow, ReportCountRow
+from apps.nodes.models import DeviceRow, NodeFactsRow, NodeRow, NodeTransitionRow, ReportCountRow
 from apps.nodes.redis import unhear
 from apps.nodes.signals import node_lost, node_returned, nodes_changed
 from llmgw.core import wire
@@ -174,7 +174,9 @@ def examined(report: wire.DoctorReport, *, now: datetime) -> Reception:
         return reception
     if report.seq <= reception.node.examination_seq:
         return Reception(STALE_SEQ, reception.node)
-    _set(reception.node, examination=msgspec.to_builtins(report.examination), examination_seq=report.seq)
+    _set(reception.node, examination_seq=report.seq)
+    told = msgspec.to_builtins(report.examination)
+    NodeFactsRow.objects.update_or_create(node=reception.node, defaults={"examination": told})
     return reception
 
 
@@ -276,7 +278,15 @@ def _tell(row: NodeRow, now: datetime) -> None:
 def _store_inventory(row: NodeRow, inventory: wire.Inventory, seq: int) -> None:
     told = msgspec.to_builtins(inventory)
     del told["devices"]  # these have rows of their own
-    _set(row, inventory=told, inventory_seq=seq)
+    _set(
+        row,
+        inventory_seq=seq,
+        engines=sorted(inventory.engines),
+        disk_free=inventory.disk_free,
+        fabrics=told["fabrics"],
+        ailments=len(inventory.findings),
+    )
+    NodeFactsRow.objects.update_or_create(node=row, defaults={"inventory": told})
     _store_devices(row, {device.id: device for device in inventory.devices})
 
 

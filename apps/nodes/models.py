@@ -30,11 +30,15 @@ class NodeRow(models.Model):
     """Sweeps in a row in which the node's digest was not ours."""
     cordoned = models.BooleanField(default=False)
     labels = models.JSONField(default=dict, blank=True)
-    inventory = models.JSONField(default=dict)
+    engines = models.JSONField(default=list, db_default=[])
+    """Names of those that it can start."""
+    disk_free = models.BigIntegerField(null=True)
+    fabrics = models.JSONField(default=list, db_default=[])
+    """The fabrics that it is attached to, as `Attachment`s."""
     findings = models.JSONField(default=list)
     """What its worker found odd about launches; what is wrong with the hardware stands in the inventory."""
-    examination = models.JSONField(null=True)
-    """The doctor's last run, as reported."""
+    ailments = models.PositiveIntegerField(default=0, db_default=0)
+    """How many findings about its hardware the inventory holds, for lists."""
     examination_seq = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
@@ -43,6 +47,19 @@ class NodeRow(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class NodeFactsRow(models.Model):
+    """What a node told at length. Kept apart, since passes and reports read nodes often and this never."""
+
+    node = models.OneToOneField(NodeRow, on_delete=models.CASCADE, primary_key=True, related_name="facts")
+    inventory = models.JSONField(default=dict)
+    """The last one, but for the devices, which have rows of their own."""
+    examination = models.JSONField(null=True)
+    """The doctor's last run."""
+
+    def __str__(self) -> str:
+        return f"facts of node {self.node_id}"
 
 
 class DeviceRow(models.Model):

@@ -1,17 +1,19 @@
 """Rows of nodes as core values, and as the doors show them."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from django.db.models import QuerySet
 
-from apps.nodes.models import DeviceRow, NodeRow
+from apps.nodes.models import DeviceRow, NodeFactsRow, NodeRow
 from llmgw.core import wire
 from llmgw.core.hardware.examination import Examination
 from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.units import Bytes, NodeName
 from llmgw.core.world import Device, DeviceKind, Node, NodeState
+
+Kind = TypeVar("Kind")
 
 
 def known() -> QuerySet[NodeRow]:
@@ -19,9 +21,14 @@ def known() -> QuerySet[NodeRow]:
     return NodeRow.objects.prefetch_related("devices")
 
 
+def in_full() -> QuerySet[NodeRow]:
+    """Return all nodes with their devices and all that they told: two queries, too."""
+    return known().select_related("facts")
+
+
 def find(name: str) -> NodeRow | None:
-    """Return a node by its name."""
-    return known().filter(name=name).first()
+    """Return a node by its name, in full."""
+    return in_full().filter(name=name).first()
 
 
 def nodes() -> tuple[Node, ...]:
@@ -31,15 +38,14 @@ def nodes() -> tuple[Node, ...]:
 
 def node_of(row: NodeRow) -> Node:
     """Return the node as a core value; one query unless its devices were fetched along."""
-    free = row.inventory.get("disk_free_bytes")
     return Node(
         name=NodeName(row.name),
         state=NodeState(row.state),
         address=row.address,
         epoch=row.epoch,
         devices=tuple(device_of(device) for device in row.devices.all()),
-        engines=frozenset(row.inventory.get("engines", ())),
-        disk_free=None if free is None else Bytes(free),
+        engines=frozenset(row.engines),
+        disk_free=None if row.disk_free is None else Bytes(row.disk_free),
         cordoned=row.cordoned,
         labels=dict(row.labels),
         fabrics=fabrics_of(row),
@@ -48,12 +54,26 @@ def node_of(row: NodeRow) -> Node:
 
 def fabrics_of(row: NodeRow) -> tuple[Attachment, ...]:
     """Return the fabrics that the node said it is on, the unusable ones too."""
-    return msgspec.convert(row.inventory.get("fabrics") or (), tuple[Attachment, ...])
+    return as_kept(row.fabrics, tuple[Attachment, ...]) or ()
+
+
+def facts_of(row: NodeRow) -> NodeFactsRow:
+    """Return what the node told at length; one query unless `in_full` fetched it along."""
+    return getattr(row, "facts", None) or NodeFactsRow(node=row)
 
 
 def examination_of(row: NodeRow) -> Examination | None:
     """Return what the doctor found when it last ran on the node; None when it has not, or was never heard of."""
-    return msgspec.convert(row.examination, Examination) if row.examination else None
+    told = facts_of(row).examination
+    return as_kept(told, Examination) if told else None
+
+
+def as_kept(raw: object, kind: type[Kind]) -> Kind | None:
+    """Read what a node told earlier; None for what another version wrote, until the node tells it anew."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def device_of(row: DeviceRow) -> Device:
@@ -103,9 +123,9 @@ def describe(row: NodeRow) -> dict[str, Any]:
         "last_heard_at": row.last_heard_at.isoformat() if row.last_heard_at else None,
         "labels": row.labels,
         "devices": [_describe_device(device) for device in row.devices.all()],
-        "inventory": row.inventory,
+        "inventory": facts_of(row).inventory,
         "findings": row.findings,
-        "examination": row.examination,
+        "examination": facts_of(row).examination,
     }
 
 

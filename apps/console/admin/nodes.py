@@ -8,15 +8,18 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from apps.console import look
+from apps.console import look, machine
 from apps.console.admin.base import ReadOnlyAdmin, Refused, Verb
 from apps.console.request import clock, operator
 from apps.console.templatetags.console import seconds, state
 from apps.nodes import actions, heartbeats, queries
 from apps.nodes.actions import NotFound, NotLost
 from apps.nodes.models import NodeRow, ReportCountRow
+from apps.replicas import actions as replicas
 from apps.replicas.models import OrderState, ShardRow
+from llmgw.core.hardware.examination import Examination
 from llmgw.core.lifecycle import LIVE
+from llmgw.core.wire import Inventory
 from llmgw.core.world import NodeState
 
 CHANGE: Final = "nodes.change_noderow"
@@ -89,22 +92,21 @@ class NodeAdmin(ReadOnlyAdmin):
     @admin.display(description="problems")
     def problems(self, row: NodeRow) -> str:
         sick = sum(bool(device.unhealthy) for device in row.devices.all())
-        told = [f"{sick} unhealthy" if sick else "", f"{len(row.findings)} found" if row.findings else ""]
+        found = row.ailments + len(row.findings)
+        told = [f"{sick} not placeable" if sick else "", f"{found} found" if found else ""]
         return ", ".join(part for part in told if part) or "–"
 
     def facts(self, request: HttpRequest, row: NodeRow) -> dict[str, Any]:
         """Gather all that is known of the node."""
         alive = list(getattr(row, "alive", ()))
-        inventory = row.inventory if isinstance(row.inventory, dict) else {}
+        inventory = machine.inventory_of(row)
+        examination = queries.examination_of(row)
         return {
+            **_hardware(row, inventory, examination, alive),
             "row": row,
             "word": queries.state_word(row),
             "heard_ago": heartbeats.last_heard(clock()).get(row.name),
-            "devices": [(device, _holders(device.device_id, alive)) for device in row.devices.all()],
             "alive": alive,
-            "inventory": inventory,
-            "problems": inventory.get("problems") or [],
-            "engines": sorted((inventory.get("engines") or {}).items()),
             "moves": row.transitions.order_by("-id")[:MOST_MOVES],
             "counts": ReportCountRow.objects.filter(node_name=row.name).order_by("-count"),
             "orders": row.orders.filter(state__in=(OrderState.PENDING, OrderState.SENT)).order_by("id")[:MOST_MOVES],
@@ -115,12 +117,35 @@ class NodeAdmin(ReadOnlyAdmin):
         return {"change": request.user.has_perm(CHANGE), "forget": request.user.has_perm(FORGET)}
 
     def verbs(self) -> dict[str, tuple[str, Verb]]:
-        """Cordon, uncordon, forget."""
-        return {"cordon": (CHANGE, cordon), "uncordon": (CHANGE, uncordon), "forget": (FORGET, forget)}
+        """Cordon, uncordon, examine, forget."""
+        return {
+            "cordon": (CHANGE, cordon),
+            "uncordon": (CHANGE, uncordon),
+            "examine": (CHANGE, examine),
+            "forget": (FORGET, forget),
+        }
 
 
-def _holders(device: str, alive: list[ShardRow]) -> list[ShardRow]:
-    return [shard for shard in alive if device in shard.devices]
+def _hardware(
+    row: NodeRow, inventory: Inventory | None, examination: Examination | None, alive: list[ShardRow]
+) -> dict[str, Any]:
+    return {
+        "inventory": inventory,
+        "devices": machine.device_lines(row.devices.all(), alive, inventory.gpus if inventory else ()),
+        "ports": machine.port_lines(inventory) if inventory else [],
+        "fabrics": machine.fabric_lines(inventory, examination) if inventory else [],
+        "proposals": inventory.proposals if inventory else (),
+        "findings": machine.findings_of(row, inventory),
+        "problems": inventory.problems if inventory else (),
+        "engines": sorted(inventory.engines.items()) if inventory else [],
+        "doctor": machine.doctor_of(examination),
+    }
+
+
+def examine(request: HttpRequest, row: NodeRow, reason: str) -> str:
+    """Have its doctor run."""
+    _checked(replicas.examine(row.name, by=operator(request), now=clock(), reason=reason))
+    return f"the doctor of {row.name} is to run now; what it finds shows here in a few seconds"
 
 
 def cordon(request: HttpRequest, row: NodeRow, reason: str) -> str:

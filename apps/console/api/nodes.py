@@ -37,7 +37,7 @@ class Nodes(Door):
     )
     def get(self, request: Request) -> Response:
         """List the nodes with their devices, by name."""
-        rows = queries.known()
+        rows = queries.in_full()
         if asked := request.query_params.get("state"):
             rows = rows.filter(state__in=words(asked, [state.value for state in NodeState], "state"))
         return listed(request, rows, "name", queries.describe)

@@ -75,6 +75,12 @@ def state(word: object) -> SafeString:
 
 
 @register.filter
+def unlocalized(number: float) -> str:
+    """Write a number as style sheets want it, whatever the reader's language."""
+    return f"{number:g}"
+
+
+@register.filter
 def node_url(name: str) -> str:
     """Return the address of a node's page."""
     return look.node_url(name)

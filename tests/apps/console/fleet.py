@@ -9,14 +9,17 @@ from apps.catalog import actions as catalog
 from apps.catalog import queries
 from apps.catalog.models import ModelRow, ProfileRow
 from apps.nodes import actions as nodes
-from apps.nodes.models import DeviceRow, NodeRow
+from apps.nodes.models import DeviceRow, NodeFactsRow, NodeRow
 from apps.replicas.models import OrderRow, PassRow, ReconcileRow, ReplicaRow, ShardRow, TransitionRow
 from llmgw.core import refusals, validation, wire
-from llmgw.core.hardware.findings import Finding
+from llmgw.core.hardware.fabrics import AttachedPort, Attachment
+from llmgw.core.hardware.findings import Finding, Severity
+from llmgw.core.hardware.gpus import Driver, Gpu, MigInstance, Process, RemappedRows
+from llmgw.core.hardware.network import LinkLayer, Port, PortState, SubnetManager
 from llmgw.core.lifecycle import Happened
 from llmgw.core.units import GIB, Bytes, NodeName, Seconds
 from llmgw.core.world import Device, DeviceKind, NodeState, State
-from tests.builders import NO_DRIVER
+from tests.builders import EXAMINATION, NO_DRIVER
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 ANNA = Actor("anna", "console", "10.0.0.7")
@@ -44,7 +47,7 @@ def gpu(index, *, unhealthy=None, kind="h100-80g"):
 CPU = Device("cpu", DeviceKind.CPU, "cpu", Bytes(64 * GIB), slots=2)
 
 
-def joined(name, *devices, state=NodeState.READY, now=NOON, findings=(), problems=(), **facts):
+def joined(name, *devices, state=NodeState.READY, now=NOON, findings=(), problems=(), hardware=(), **facts):
     """A node that has registered under its epoch."""
     inventory = wire.Inventory(
         devices=devices or (CPU,),
@@ -57,6 +60,8 @@ def joined(name, *devices, state=NodeState.READY, now=NOON, findings=(), problem
         python="3.11.2",
         llmgw="0.1.0",
         problems=problems,
+        findings=hardware,
+        **facts,
     )
     for epoch in (0, 1):
         nodes.receive(
@@ -78,6 +83,85 @@ def joined(name, *devices, state=NodeState.READY, now=NOON, findings=(), problem
     if state != row.state:
         nodes.mark(name, NodeState(row.state), state, why="has missed 9 ticks in a row", by=ANNA, now=now)
         row.refresh_from_db()
+    return row
+
+
+def wired(name="gpu06", now=NOON):
+    """A node with two cards, one in parts, one ill and held by a stranger, two ports, a fabric and a doctor's run."""
+    healthy = Gpu(
+        index=0,
+        uuid="GPU-0",
+        name="NVIDIA A100-SXM4-80GB",
+        device_class="a100-80g",
+        pci_address="0000:3b:00.0",
+        mig_enabled=True,
+        instances=(
+            MigInstance(
+                slot=1,
+                uuid="MIG-1",
+                profile="3g.40gb",
+                memory_total_bytes=40 * GIB,
+                memory_used_bytes=10 * GIB,
+                processes=(Process(pid=7, memory_bytes=10 * GIB, ours=True),),
+            ),
+        ),
+    )
+    ill = Gpu(
+        index=1,
+        uuid="GPU-1",
+        name="NVIDIA H100 80GB HBM3",
+        device_class="h100-80g",
+        pci_address="0000:5d:00.0",
+        memory_total_bytes=80 * GIB,
+        memory_used_bytes=24 * GIB,
+        temperature_celsius=61,
+        power_watts=341.6,
+        remapped_rows=RemappedRows(pending=True),
+        processes=(Process(pid=4711, name="python3", memory_bytes=20 * GIB),),
+    )
+    why = "GPU 1: row remap pending"
+    devices = (
+        Device(
+            "MIG-1", DeviceKind.MIG, "a100-80g-mig-3g.40gb", Bytes(40 * GIB), index=1001, label="0/mig1", card="GPU-0"
+        ),
+        Device("GPU-1", DeviceKind.GPU, "h100-80g", Bytes(80 * GIB), 1, why, "device.unhealthy.remap", 1, "1"),
+        CPU,
+    )
+    manager = SubnetManager(guid="0x0002c90300abcdef", lid=1, priority=14, state="master")
+    ports = (
+        Port(
+            hca="mlx5_0",
+            link_layer=LinkLayer.INFINIBAND,
+            state=PortState.ACTIVE,
+            physical_state="link-up",
+            rate_gbps=400.0,
+            speed="NDR",
+            hca_type="MT4129",
+            pci_address="0000:1a:00.0",
+            subnet_manager=manager,
+        ),
+        Port(hca="mlx5_1", link_layer=LinkLayer.INFINIBAND, state=PortState.DOWN, physical_state="polling"),
+    )
+    compute = Attachment(
+        name="compute",
+        link_layer=LinkLayer.INFINIBAND,
+        ports=(
+            AttachedPort(name="mlx5_0:1", usable=True, rate_gbps=400.0),
+            AttachedPort(name="mlx5_1:1", usable=False, why="no light"),
+        ),
+        identities=("sm:0x0002c90300abcdef",),
+        rate_gbps=400.0,
+        interface="eth0",
+        address="10.0.0.5",
+    )
+    findings = (
+        Finding("device.unhealthy.remap", why, severity=Severity.FAIL, about="GPU-1", cure="`nvidia-smi -r -i 1`"),
+        Finding("port.down", "mlx5_1:1 is down: polling", about="mlx5_1:1", costs="half of the bandwidth is missing"),
+    )
+    facts = {"gpus": (healthy, ill), "ports": ports, "fabrics": (compute,)}
+    driver = Driver(version="580.95.05", cuda_version="13.0", source="nvidia-smi")
+    row = joined(name, *devices, now=now, hardware=findings, driver=driver, **facts)
+    NodeFactsRow.objects.filter(node=row).update(examination=msgspec.to_builtins(EXAMINATION))
     return row
 
 
@@ -172,6 +256,7 @@ def _machines(now):
     nodes.cordon("gpu03", by=ANNA, now=now, reason="new power supply")
     joined("gpu04", CPU, state=NodeState.UNREACHABLE, now=now)
     joined("gpu05", CPU, state=NodeState.LOST, now=now)
+    wired(now=now)
     blank("newcomer", now - timedelta(minutes=5))
     return gpu01, gpu02, joined("laptop", CPU, now=now, problems=(NO_DRIVER,))
 

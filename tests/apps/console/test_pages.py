@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from apps.audit.models import AuditRow
 from apps.console import look
-from apps.nodes.models import NodeRow
+from apps.nodes.models import NodeFactsRow, NodeRow
 from apps.replicas.models import OrderRow, ReconcileRow, ReplicaRow, ShardRow
 from llmgw.core.world import State
 from tests.apps.console import fleet
@@ -178,7 +178,8 @@ def test_a_node_without_an_inventory_invents_nothing(console, redis_url):
 
 def test_a_node_with_odd_json_still_has_a_page(console, redis_url):
     row = fleet.blank("odd")
-    NodeRow.objects.filter(pk=row.pk).update(inventory=[], labels={}, findings=[{}])
+    NodeRow.objects.filter(pk=row.pk).update(labels={}, findings=[{}], fabrics=[3])
+    NodeFactsRow.objects.create(node=row, inventory=[], examination={"at": "noon"})
     shown(console, look.node_url("odd"))
     shown(console, "/admin/")
     shown(console, reverse("admin:nodes_noderow_changelist"))

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.audit.models import AuditRow
-from apps.nodes.models import NodeRow
+from apps.nodes.models import NodeFactsRow
 from apps.replicas.models import OrderRow, PassRow, ReplicaRow
 from llmgw.core.world import State
 from tests.builders import EXAMINATION, a_model
@@ -186,9 +186,7 @@ def test_the_doctor_is_sent_to_a_node_and_its_findings_are_printed(world):
 
 def test_a_node_on_which_something_fails_is_told_by_the_exit_code(world):
     world.node()
-    node = NodeRow.objects.get(name="n1")
-    node.examination = msgspec.to_builtins(EXAMINATION)
-    node.save()
+    NodeFactsRow.objects.filter(node__name="n1").update(examination=msgspec.to_builtins(EXAMINATION))
     code, told = run("doctor", "n1")
     assert code == 1
     for part in (

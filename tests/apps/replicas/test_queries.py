@@ -17,7 +17,7 @@ from tests.builders import NOW, a_model
 def a_fleet(world, size):
     """As many nodes, each with a ready replica of one model, written straight into the tables."""
     model = world.declare(a_model(replicas=size))
-    told = {"state": NodeState.READY, "state_since": world.now, "inventory": {"engines": {"llamacpp": ""}}}
+    told = {"state": NodeState.READY, "state_since": world.now, "engines": ["llamacpp"]}
     nodes = NodeRow.objects.bulk_create(NodeRow(name=f"n{i}", address="127.0.0.1", **told) for i in range(size))
     devices = {"device_id": "cpu", "kind": "cpu", "device_class": "cpu", "memory": 2**40, "slots": 4}
     DeviceRow.objects.bulk_create(DeviceRow(node=node, **devices) for node in nodes)

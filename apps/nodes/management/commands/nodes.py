@@ -11,7 +11,7 @@ from apps.audit.management.keyboard import operator
 from apps.audit.management.output import age, as_json, as_table
 from apps.nodes import actions, heartbeats, queries
 from apps.nodes.actions import NotFound, NotLost
-from apps.nodes.models import NodeRow
+from apps.nodes.models import DeviceRow, NodeRow
 from llmgw.core.units import gib
 
 VERBS: Final[Mapping[str, tuple[Callable[..., NodeRow | NotFound | NotLost | None], str]]] = {
@@ -64,7 +64,7 @@ def _refused(no: NotFound | NotLost) -> CommandError:
 
 
 def _all(now: datetime, *, json: bool) -> str:
-    rows = list(queries.known())
+    rows = list(queries.in_full() if json else queries.known())
     if json:
         return as_json({"items": [queries.describe(row) for row in rows]})
     if not rows:
@@ -84,7 +84,7 @@ def _line(row: NodeRow, now: datetime, heard: float | None) -> tuple[str, ...]:
         "–" if heard is None else f"{heard:.0f} s ago",
         row.address or "–",
         queries.devices_in_words(row),
-        ", ".join(sorted(row.inventory.get("engines", ()))) or "–",
+        ", ".join(row.engines) or "–",
     )
 
 
@@ -97,12 +97,19 @@ def _one(name: str, now: datetime, *, json: bool) -> str:
     heard = heartbeats.last_heard(now).get(name)
     facts = zip(("node", "state", "for", "heard", "address", "devices", "engines"), _line(row, now, heard), strict=True)
     devices = [
-        (each.device_id, each.device_class, gib(each.memory), each.slots, each.unhealthy or "–")
+        (each.label or "–", each.device_id, each.device_class, gib(each.memory), each.slots, _health(each))
         for each in row.devices.all()
     ]
     told = [f"{what:9} {value}" for what, value in facts]
     moves = [(f"{m.at:%Y-%m-%d %H:%M:%S}", m.before, m.after, m.why) for m in row.transitions.order_by("-id")[:10]]
-    told += ["", as_table(("device", "class", "memory", "slots", "unhealthy"), devices)]
+    told += ["", as_table(("device", "id", "class", "memory", "slots", "health"), devices)]
     told += ["", as_table(("at", "from", "to", "why"), moves)]
-    told += [f"problem   {problem['text']}" for problem in row.inventory.get("problems", ())]
-    return "\n".join(told + [f"finding   {finding['code']}: {finding['text']}" for finding in row.findings])
+    inventory = queries.facts_of(row).inventory
+    found = (*inventory.get("findings", ()), *row.findings)
+    told += [f"problem   {problem['text']}" for problem in inventory.get("problems", ())]
+    return "\n".join(told + [f"finding   {finding['code']}: {finding['text']}" for finding in found])
+
+
+def _health(device: DeviceRow) -> str:
+    told = (device.unhealthy_code, device.unhealthy)
+    return ": ".join(word for word in told if word) or "–"

@@ -38,7 +38,7 @@ class Command(BaseCommand):
         row = _found(queries.find(node) or NotFound(node))
         told = queries.examination_of(row)
         if json:
-            self.stdout.write(as_json(row.examination))
+            self.stdout.write(as_json(queries.facts_of(row).examination))
         else:
             self.stdout.write("\n".join(_lines(node, told, now)))
         if told and told.count("fail"):
