@@ -88,7 +88,7 @@ def _stop_engines(settings: NodeSettings, patience_s: float, *, dry_run: bool) -
     from workers.supervisor import StateHeld, ending  # noqa: PLC0415
     from workers.system import RealMachine  # noqa: PLC0415
 
-    machine = RealMachine()
+    machine = RealMachine.of(settings)
     try:
         outcomes = (
             ending.running(settings.state, machine)
@@ -113,7 +113,7 @@ def _inventory(settings: NodeSettings, *, as_json: bool) -> int:
     from workers.engines import programs  # noqa: PLC0415
     from workers.system import RealMachine  # noqa: PLC0415
 
-    machine = RealMachine()
+    machine = RealMachine.of(settings)
     found = {name: programs.find(name, settings, machine) for name in ENGINES}
     inventory = Collector(machine, settings, found).collect()
     print(_as_json(inventory) if as_json else "\n".join(_as_text(inventory)))

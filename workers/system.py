@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,12 +18,15 @@ from typing import Any, Final
 import psutil
 
 from llmgw.core.units import Bytes, Seconds
+from workers.children import Children
 from workers.ports import DeviceNode, Disk, FileText, ToolResult
+from workers.settings import NodeSettings
 
 DIE_AT: Final = "LLMGW_TEST_DIE_AT"
 """Names the checkpoint at which this process kills itself, as a power cut would; for tests of recovery."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_AFTER_KILL_S: Final = 1.0
+_SYSTEM_PROGRAMS: Final = "/usr/local/sbin:/usr/sbin:/sbin"
+"""Where diagnostic tools are, and where the PATH of a user who is not root often does not lead."""
 
 
 class RealMachine:
@@ -42,7 +44,13 @@ class RealMachine:
         self._environment = MappingProxyType(dict(environment))
         self._roots = {Path("/sys"): sysfs.absolute(), Path("/proc"): proc.absolute()}
         self._tools = tools
+        self._children = Children(self._environment)
         self._die_at = self._environment.get(DIE_AT, "")
+
+    @classmethod
+    def of(cls, settings: NodeSettings, environment: Mapping[str, str] = os.environ) -> "RealMachine":
+        """Return this machine, as the settings say where to look."""
+        return cls(environment, sysfs=settings.sysfs, proc=settings.proc, tools=settings.tools)
 
     def now(self) -> Seconds:
         return Seconds(time.time())
@@ -75,37 +83,21 @@ class RealMachine:
         return self._environment
 
     def which(self, program: str) -> str | None:
-        ours = shutil.which(program, path=str(self._tools)) if self._tools and "/" not in program else None
-        found = ours or shutil.which(program, path=self._environment.get("PATH"))
+        path = [self._environment.get("PATH", os.defpath), _SYSTEM_PROGRAMS]
+        if self._tools is not None:
+            path.insert(0, str(self._tools))
+        found = shutil.which(program, path=os.pathsep.join(path))
         return str(Path(found).absolute()) if found else None
 
     def has_module(self, name: str) -> bool:
         return importlib.util.find_spec(name) is not None
 
     def output(self, argv: Sequence[str], timeout: float) -> ToolResult:
-        try:
-            tool = self._start(argv)
-        except FileNotFoundError:
-            return ToolResult(None, problem="not found")
-        except OSError as error:
-            return ToolResult(None, problem=f"not allowed: {error.strerror}")
-        try:
-            out, err = tool.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            return ToolResult(None, *_kill(tool), problem=f"no answer within {timeout:g} s")
-        return ToolResult(tool.returncode, out, err)
+        return self._children.run(argv, timeout, self.now())
 
-    def _start(self, argv: Sequence[str]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**self._environment, "LC_ALL": "C"},  # parsers know the English words
-            start_new_session=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+    def close(self) -> None:
+        """End the tools that run now, before this process ends and nobody is left to do it."""
+        self._children.end_all()
 
     def read(self, path: Path) -> FileText:
         try:
@@ -161,12 +153,3 @@ def _address(told: Any) -> str | None:
     # ipaddress reads no netmask of IPv6; either kind is a run of ones.
     bits = int(ipaddress.ip_address(told.netmask)).bit_count()
     return f"{told.address.partition('%')[0]}/{bits}"
-
-
-def _kill(tool: "subprocess.Popen[str]") -> tuple[str, str]:
-    """End a tool that hangs, with its children; one that the kernel does not let go is left behind."""
-    os.killpg(tool.pid, signal.SIGKILL)
-    try:
-        return tool.communicate(timeout=_AFTER_KILL_S)
-    except subprocess.TimeoutExpired:
-        return "", ""

@@ -223,11 +223,16 @@ def add_tasks(app: Celery, node: Node) -> None:
 def serve(settings: NodeSettings) -> int:
     """Run this node's worker until a signal says stop; raises StateRefused or OSError before it has begun."""
     app = make_app(settings)
-    node = Node(settings, RealMachine(), app)
+    machine = RealMachine.of(settings)
+    node = Node(settings, machine, app)
     add_tasks(app, node)
 
+    def close() -> None:
+        node.close()
+        machine.close()
+
     def leave_in_time() -> None:
-        threading.Thread(target=_leave, args=(node,), name="leave", daemon=True).start()
+        threading.Thread(target=_leave, args=(close,), name="leave", daemon=True).start()
 
     stop_on_signals(leave_in_time)
     signals.setup_logging.connect(_keep_log)  # with a receiver for it, Celery sets up no log of its own
@@ -235,18 +240,18 @@ def serve(settings: NodeSettings) -> int:
     try:
         return run_worker(app, settings.id)
     finally:
-        node.close()
+        close()
 
 
 def _keep_log(**_: Any) -> None:
     pass
 
 
-def _leave(node: Node) -> None:
+def _leave(close: Callable[[], None]) -> None:
     """End the process though Celery waits for a broker that hangs, or for a disk."""
     log.info("node stops, engines stay")
     time.sleep(STOP_S)
-    closing = threading.Thread(target=node.close, daemon=True)
+    closing = threading.Thread(target=close, daemon=True)
     closing.start()
     closing.join(STOP_S / 4)
     os._exit(0)

@@ -1,6 +1,6 @@
 """The outside tools that a node asks: each found by name or path, each with a time limit of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -39,6 +39,12 @@ _KNOWN: Final = (
 )
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in _KNOWN})
 _OTHER_S: Final = 10.0
+
+
+def name_of(argv: Sequence[str]) -> str:
+    """Return what a tool is called, by its command line; a module that Python runs is called by its own name."""
+    is_module = len(argv) > 2 and argv[1] == "-m"
+    return argv[2].rpartition(".")[2] if is_module else argv[0].rpartition("/")[2]
 
 
 def limit(name: str, settings: NodeSettings) -> float:

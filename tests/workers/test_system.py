@@ -4,11 +4,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.machine import FakeMachine
 from workers.ports import Machine, ToolResult
+from workers.settings import NodeSettings
 from workers.system import DIE_AT, RealMachine
 
 
@@ -48,6 +50,9 @@ def test_a_tool_that_hangs_is_ended_with_its_children(machine):
     assert time.monotonic() - before < 3
 
 
+# --- files and programs
+
+
 def test_files(machine, tmp_path):
     (tmp_path / "b").write_bytes(b"\xff text")
     (tmp_path / "a").mkdir()
@@ -69,6 +74,30 @@ def test_programs_by_name_and_by_path(tmp_path):
     assert machine.which("tool") is None
     program.chmod(0o755)
     assert machine.which("tool") == machine.which(str(program)) == str(program)
+
+
+def test_the_folder_of_tools_comes_before_path_and_the_system_s_own_programs_after_it(tmp_path):
+    for folder in ("ours", "path"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "sminfo").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "sminfo").chmod(0o755)
+    environment = {"PATH": str(tmp_path / "path")}
+    assert RealMachine(environment).which("sminfo") == str(tmp_path / "path" / "sminfo")
+    ours = RealMachine(environment, tools=tmp_path / "ours")
+    assert ours.which("sminfo") == str(tmp_path / "ours" / "sminfo")
+    assert ours.which("ldconfig") in {"/usr/sbin/ldconfig", "/sbin/ldconfig"}
+
+
+def test_the_settings_say_where_the_kernel_s_trees_are(tmp_path):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "name").write_text("made up\n")
+    (tmp_path / "device").symlink_to("../0000:3b:00.0")
+    machine = RealMachine.of(NodeSettings(sysfs=tmp_path))
+    assert machine.read_text(Path("/sys/class/name")) == "made up\n"
+    assert machine.names_in(Path("/sys")) == ("class", "device")
+    assert machine.link(Path("/sys/device")) == "../0000:3b:00.0"
+    assert machine.read(Path("/sys/class")).problem == "Is a directory"
+    assert machine.read(Path("/sys/none")).is_missing
 
 
 def test_modules_are_found_without_being_loaded(machine):
