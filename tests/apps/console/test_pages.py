@@ -176,6 +176,27 @@ def test_a_node_without_an_inventory_invents_nothing(console, redis_url):
     assert "0.0 GiB" not in page
 
 
+def test_a_node_shows_its_hardware_and_what_is_wrong_with_it(console, redis_url):
+    fleet.wired()
+    page = shown(console, look.node_url("gpu06"))
+    for part in (
+        *("0/mig1", "a100-80g-mig-3g.40gb", "20.0 GiB of others, 4.0 GiB of unknown holders", "61 °C, 342 W"),
+        *("device.unhealthy.remap", "GPU 1: row remap pending", "nvidia-smi -r -i 1"),
+        *("0x0002c90300abcdef", "no light", "400 Gb/s together", "NCCL_IB_HCA==mlx5_0:1"),
+        *("1 fail, 0 warn, 1 unknown, 1 pass", "gpu.row-remap", "safe while engines serve", "580.95.05"),
+        *("256.0 GiB", "half of the bandwidth is missing"),
+    ):
+        assert part in page
+    assert page.index("device.unhealthy.remap") < page.index("port.down"), "the most serious first"
+
+
+def test_the_doctor_is_sent_from_the_node_s_page(console, redis_url):
+    fleet.joined("gpu06")
+    console.post(reverse("admin:nodes_noderow_examine", args=["gpu06"]), {"reason": "slow"})
+    assert OrderRow.objects.get(kind="examine").node.name == "gpu06"
+    assert "has not run here yet" in shown(console, look.node_url("gpu06"))
+
+
 def test_a_node_with_odd_json_still_has_a_page(console, redis_url):
     row = fleet.blank("odd")
     NodeRow.objects.filter(pk=row.pk).update(labels={}, findings=[{}], fabrics=[3])
