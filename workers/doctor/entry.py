@@ -1,16 +1,18 @@
 """What one check of the doctor is: an entry with its reading, its rule, what it costs and how to cure it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from llmgw.core.hardware.findings import Severity
 from llmgw.core.units import Seconds
 from llmgw.core.wire import Inventory
 from workers.ports import Machine
 from workers.settings import NodeSettings
+
+T = TypeVar("T")
 
 
 class Group(StrEnum):
@@ -58,7 +60,11 @@ class Outcome:
     evidence: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """The facts that it was concluded from, as JSON."""
     fix_arguments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What the check's fix needs filled in: `{index}`."""
+    """What the check's fix needs filled in: `{index}`; each is fit for a shell as it stands."""
+
+    def cured_by(self, **arguments: str) -> "Outcome":
+        """Return it with what the check's fix needs filled in."""
+        return replace(self, fix_arguments=MappingProxyType(arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,20 @@ class Patient:
     earlier_at: Seconds | None = None
     counters: dict[str, int] = field(default_factory=dict)
     """What this run leaves for the next one."""
+    answers: dict[str, object] = field(default_factory=dict, repr=False)
+    """What was asked in this run, for checks that need the same."""
 
     def growth(self, name: str, value: int) -> int | None:
         """Note a counter and return by how much it rose since the last run; None at the first, or when it fell."""
         self.counters[name] = value
         before = self.earlier.get(name)
         return None if before is None or value < before else value - before
+
+    def once(self, name: str, ask: Callable[[], T]) -> T:
+        """Return what `ask` answers; it is asked once a run, whichever check needs it first."""
+        if name not in self.answers:
+            self.answers[name] = ask()
+        return cast("T", self.answers[name])
 
 
 @dataclass(frozen=True, slots=True)
