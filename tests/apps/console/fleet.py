@@ -86,8 +86,8 @@ def joined(name, *devices, state=NodeState.READY, now=NOON, findings=(), problem
     return row
 
 
-def wired(name="gpu06", now=NOON):
-    """A node with two cards, one in parts, one ill and held by a stranger, two ports, a fabric and a doctor's run."""
+def _cards():
+    """One card in parts, and one that is ill and held by a stranger."""
     healthy = Gpu(
         index=0,
         uuid="GPU-0",
@@ -119,14 +119,11 @@ def wired(name="gpu06", now=NOON):
         remapped_rows=RemappedRows(pending=True),
         processes=(Process(pid=4711, name="python3", memory_bytes=20 * GIB),),
     )
-    why = "GPU 1: row remap pending"
-    devices = (
-        Device(
-            "MIG-1", DeviceKind.MIG, "a100-80g-mig-3g.40gb", Bytes(40 * GIB), index=1001, label="0/mig1", card="GPU-0"
-        ),
-        Device("GPU-1", DeviceKind.GPU, "h100-80g", Bytes(80 * GIB), 1, why, "device.unhealthy.remap", 1, "1"),
-        CPU,
-    )
+    return healthy, ill
+
+
+def _network():
+    """Two ports, one without light, and the fabric that they are declared for."""
     manager = SubnetManager(guid="0x0002c90300abcdef", lid=1, priority=14, state="master")
     ports = (
         Port(
@@ -154,11 +151,25 @@ def wired(name="gpu06", now=NOON):
         interface="eth0",
         address="10.0.0.5",
     )
+    return ports, compute
+
+
+def wired(name="gpu06", now=NOON):
+    """A node with two cards, one in parts, one ill and held by a stranger, two ports, a fabric and a doctor's run."""
+    ports, compute = _network()
+    why = "GPU 1: row remap pending"
+    devices = (
+        Device(
+            "MIG-1", DeviceKind.MIG, "a100-80g-mig-3g.40gb", Bytes(40 * GIB), index=1001, label="0/mig1", card="GPU-0"
+        ),
+        Device("GPU-1", DeviceKind.GPU, "h100-80g", Bytes(80 * GIB), 1, why, "device.unhealthy.remap", 1, "1"),
+        CPU,
+    )
     findings = (
         Finding("device.unhealthy.remap", why, severity=Severity.FAIL, about="GPU-1", cure="`nvidia-smi -r -i 1`"),
         Finding("port.down", "mlx5_1:1 is down: polling", about="mlx5_1:1", costs="half of the bandwidth is missing"),
     )
-    facts = {"gpus": (healthy, ill), "ports": ports, "fabrics": (compute,)}
+    facts = {"gpus": _cards(), "ports": ports, "fabrics": (compute,)}
     driver = Driver(version="580.95.05", cuda_version="13.0", source="nvidia-smi")
     row = joined(name, *devices, now=now, hardware=findings, driver=driver, **facts)
     NodeFactsRow.objects.filter(node=row).update(examination=msgspec.to_builtins(EXAMINATION))

@@ -1,8 +1,12 @@
 """The pages made from code say what the code says."""
 
 import inspect
+import json
 import re
+from pathlib import Path
 
+import jsonschema
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -14,6 +18,8 @@ from llmgw.core.lifecycle import TRANSITIONS
 from llmgw.core.refusals import REFUSALS
 from llmgw.core.validation import document, rules
 from llmgw.core.validation import sources as weights
+from tests.builders import EXAMINATION
+from tests.wire import messages
 from workers.settings import KEYS
 
 
@@ -77,3 +83,18 @@ def test_commands_of_all_three_programs_are_listed():
 def test_every_setting_of_a_node_is_listed():
     told = node_settings_page()
     assert all(f"| `{key}` |" in told for key in KEYS)
+
+
+def test_an_inventory_fits_its_published_schema():
+    schema = json.loads(Path("docs/reference/inventory.schema.json").read_text("utf-8"))
+    gpu = schema["$defs"]["Gpu"]["properties"]
+    assert gpu["memory_used_bytes"]["description"].startswith("Without what the driver reserves")
+    told = json.loads(msgspec.json.encode(messages.REPORTS["report-inventory"].inventory))
+    jsonschema.validate(told, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**told, "memory_total_bytes": "much"}, schema)
+
+
+def test_an_examination_fits_its_published_schema():
+    schema = json.loads(Path("docs/reference/examination.schema.json").read_text("utf-8"))
+    jsonschema.validate(json.loads(msgspec.json.encode(EXAMINATION)), schema)
