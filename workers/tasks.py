@@ -15,7 +15,7 @@ from llmgw.core import wire
 from llmgw.core.engines import ENGINES
 from llmgw.core.units import OrderId
 from workers.app import make_app, run_worker, stop_on_signals
-from workers.discovery.changes import matters
+from workers.discovery import changes
 from workers.discovery.collect import Collector
 from workers.engines import programs
 from workers.fetch import Fetcher
@@ -48,6 +48,7 @@ class InventoryWatch:
         self._reporter = reporter
         self._every = every
         self._stopped = threading.Event()
+        self._seen: wire.Inventory | None = None
         self._told: wire.Inventory | None = None
 
     @property
@@ -66,13 +67,21 @@ class InventoryWatch:
     def look(self) -> None:
         """Look once, and tell what is new."""
         before, found = self._told, self._collect()
+        self._log(found)
         if before is None:
             self._told = found
             self._reporter.register()
-        elif matters(before, found):
+        elif changes.matters(before, found):
             self._told = found
             log.info("inventory changed")
             self._reporter.inventory_changed()
+
+    def _log(self, found: wire.Inventory) -> None:
+        """Say what is new since the last look, told or not."""
+        for news in changes.told(self._seen, found):
+            say = log.warning if news.is_warning else log.info
+            say(news.event, **news.facts)
+        self._seen = found
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -1,16 +1,12 @@
-"""The inventory as a whole: what is offered, what is not and why, and what counts as news."""
+"""The inventory as a whole: what is offered, and what is not and why."""
 
 import sys
 
-import msgspec
 import pytest
 
-from llmgw.core import wire
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.world import DeviceKind
-from tests.builders import NO_DRIVER
 from tests.fakes.machine import FakeMachine
-from workers.discovery.changes import matters
 from workers.discovery.collect import Collector
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
@@ -191,33 +187,3 @@ def test_a_driver_whose_tool_fails_is_told_in_its_own_words():
 def test_a_driver_without_its_tool_is_told():
     machine = FakeMachine(files={**PLAIN, "/dev/nvidiactl": ""}, tools={NVML: ToolResult(1, err="no")})
     assert texts(look(machine))[-1] == "no GPU is offered: nvidia-smi not found"
-
-
-# --- news ---------------------------------------------------------------------------------------------------------
-
-BEFORE = wire.Inventory(
-    devices=(),
-    cpu_count=8,
-    memory_total=Bytes(64 * GIB),
-    memory_available=Bytes(32 * GIB),
-    disk_total=Bytes(1000 * GIB),
-    disk_free=Bytes(500 * GIB),
-)
-
-
-@pytest.mark.parametrize(
-    ("change", "is_news"),
-    [
-        ({}, False),
-        ({"memory_available": 31 * GIB}, False),
-        ({"memory_available": 28 * GIB}, True),
-        ({"disk_free": 460 * GIB}, False),
-        ({"disk_free": 400 * GIB}, True),
-        ({"disk_free": None}, True),
-        ({"cpu_count": 4}, True),
-        ({"engines": {"llamacpp": "/opt/llama-server"}}, True),
-        ({"problems": (NO_DRIVER,)}, True),
-    ],
-)
-def test_only_what_matters_is_news(change, is_news):
-    assert matters(BEFORE, msgspec.structs.replace(BEFORE, **change)) is is_news
