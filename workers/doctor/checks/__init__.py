@@ -1,0 +1,1 @@
+"""The doctor's checks: one module a group, each with its catalogue."""

@@ -1,0 +1,1 @@
+"""What the doctor's checks read beside the inventory: one parser a source, each a function of text."""
