@@ -1,44 +1,85 @@
-"""The command line of a node: `llmgw-node run`, `llmgw-node inventory`, `llmgw-node stop-engines`."""
+"""The command line of a node: `llmgw-node run`, and what looks at its hardware without a worker."""
 
 import argparse
+import dataclasses
 import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from llmgw import logs, telemetry
 from llmgw.core.engines import ENGINES
-from llmgw.core.units import gib
-from llmgw.core.wire import Inventory
-from workers.settings import FILE_VARIABLE, REQUIRED, NodeSettings, read_settings
+from workers.discovery import readable
+from workers.discovery.collect import Collector
+from workers.engines import programs
+from workers.ports import Machine
+from workers.recording import form, writing
+from workers.recording.recorder import RecordingMachine
+from workers.recording.replay import NotReplayable, open_folder
+from workers.settings import FILE_VARIABLE, KEYS, REQUIRED, NodeSettings, WrongSetting, read_settings
+from workers.system import RealMachine
 
 DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"run": REQUIRED, "stop-engines": ("state",)}
+_PATIENCE_S: Final = 120.0
+"""A person waits for a tool that hangs until its own limit is over; a worker has other things to do."""
+
+
+class Override(NamedTuple):
+    """A flag that says a setting better than the settings do."""
+
+    flag: str
+    metavar: str
+    help: str
+    is_folder: bool = False
+    """It must be there; a tree that is not would pass for a machine without hardware."""
+
+    @property
+    def key(self) -> str:
+        """Return the setting."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+_OVERRIDES: Final = (
+    Override("--nvidia-smi", "PATH", "the nvidia-smi to ask"),
+    Override("--nvml", "PATH|off|auto", "the libnvidia-ml to load, or none"),
+    Override("--sysfs", "ROOT", "a tree to read instead of /sys", is_folder=True),
+    Override("--proc", "ROOT", "a tree to read instead of /proc", is_folder=True),
+    Override("--tools", "DIR", "a folder in which outside tools are looked for before PATH", is_folder=True),
+)
+_OF_REAL_TREES: Final = ("sysfs", "proc", "tools")
+"""What a recording has of its own."""
+
+
+class Wrong(Exception):
+    """The command cannot be meant like this, in a sentence for the operator."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 failed, 2 wrong usage or settings."""
     arguments = _parser().parse_args(argv)
-    required = _REQUIRED.get(arguments.command, ())
-    settings = read_settings(_settings_file(arguments, os.environ), os.environ, required)
-    if not isinstance(settings, NodeSettings):
-        for wrong in settings:
-            print(f"llmgw-node: {wrong.text()}", file=sys.stderr)
+    try:
+        settings = _settings(arguments, os.environ)
+    except Wrong as wrong:
+        print(wrong, file=sys.stderr)
         return BAD_USAGE
     match arguments.command:
         case "run":
             return _run(settings)
         case "stop-engines":
             return _stop_engines(settings, arguments.patience_s, dry_run=arguments.dry_run)
+        case "record":
+            return _record(arguments.folder, settings)
         case _:
-            return _inventory(settings, as_json=arguments.json)
+            return _looking(arguments, settings)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,14 +91,67 @@ def _parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop-engines", help="end the engines that a stopped worker has left running")
     stop.add_argument("--patience-s", type=float, default=5.0, help="how long they may take (%(default)s)")
     stop.add_argument("--dry-run", action="store_true", help="only say which run; exits with 1 if any does")
-    for command in (run, look, stop):
+    record = commands.add_parser("record", help="write what this machine answers into a folder, its identity replaced")
+    record.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    for command in (run, look, stop, record):
         command.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
+    for command in (look, record):
+        _add_overrides(command)
+    look.add_argument("--replay", type=Path, metavar="DIR", help="look at a recorded machine instead of this one")
     return parser
 
 
+def _add_overrides(command: argparse.ArgumentParser) -> None:
+    for override in _OVERRIDES:
+        command.add_argument(override.flag, metavar=override.metavar, help=override.help)
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> NodeSettings:
+    """Read the settings file, the environment over it, the flags over both; raises Wrong with a line for each mistake."""
+    required = _REQUIRED.get(arguments.command, ())
+    settings = read_settings(_settings_file(arguments, environ), environ, required)
+    if not isinstance(settings, NodeSettings):
+        raise _wrong(settings)
+    given = {each: told for each in _OVERRIDES if (told := getattr(arguments, each.key, None)) is not None}
+    if getattr(arguments, "replay", None):
+        _refuse_trees([each for each in given if each.key in _OF_REAL_TREES])
+    values = {each.key: _value(each, told) for each, told in given.items()}
+    mistakes = tuple(value for value in values.values() if isinstance(value, WrongSetting))
+    if mistakes:
+        raise _wrong(mistakes)
+    return dataclasses.replace(settings, **values)  # type: ignore[arg-type]  # each kind reads what its field holds
+
+
 def _settings_file(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Path | None:
+    replay = getattr(arguments, "replay", None)
+    recorded = replay / form.SETTINGS if replay else None
     named = environ.get(FILE_VARIABLE)
-    return arguments.settings or (Path(named) if named else None)
+    return arguments.settings or (recorded if recorded and recorded.exists() else Path(named) if named else None)
+
+
+def _value(override: Override, told: str) -> object:
+    """Check what a flag says as the same setting is checked; paths are meant from here."""
+    is_path = "/" in told or override.is_folder
+    said = str(Path(told).expanduser().absolute()) if is_path and told else told
+    if override.is_folder and not Path(said).is_dir():
+        return WrongSetting("", override.flag, f"{told} is no folder", "name one that is there")
+    kind = KEYS[override.key]
+    try:
+        return kind.read(kind.from_text(said))
+    except ValueError:
+        return WrongSetting("", override.flag, "cannot be used", f"give {kind.expected}")
+
+
+def _refuse_trees(given: Sequence[Override]) -> None:
+    if given:
+        raise Wrong(f"llmgw-node: {given[0].flag}: a recording has its own – leave it out, or leave --replay out")
+
+
+def _wrong(mistakes: Sequence[WrongSetting]) -> Wrong:
+    return Wrong("\n".join(f"llmgw-node: {mistake.text()}" for mistake in mistakes))
 
 
 # --- run ----------------------------------------------------------------------------------------------------------
@@ -86,7 +180,6 @@ def _run(settings: NodeSettings) -> int:
 
 def _stop_engines(settings: NodeSettings, patience_s: float, *, dry_run: bool) -> int:
     from workers.supervisor import StateHeld, ending  # noqa: PLC0415
-    from workers.system import RealMachine  # noqa: PLC0415
 
     machine = RealMachine.of(settings)
     try:
@@ -105,40 +198,60 @@ def _stop_engines(settings: NodeSettings, patience_s: float, *, dry_run: bool) -
     return DONE if all(outcome.ended for outcome in outcomes) else FAILED
 
 
-# --- inventory ----------------------------------------------------------------------------------------------------
+# --- what looks at the hardware -----------------------------------------------------------------------------------
 
 
-def _inventory(settings: NodeSettings, *, as_json: bool) -> int:
-    from workers.discovery.collect import Collector  # noqa: PLC0415
-    from workers.engines import programs  # noqa: PLC0415
-    from workers.system import RealMachine  # noqa: PLC0415
-
+@contextmanager
+def _real_machine(settings: NodeSettings) -> Iterator[RealMachine]:
+    """Give the real machine, and leave no tool running that nobody waits for any more."""
     machine = RealMachine.of(settings)
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+def _looking(arguments: argparse.Namespace, settings: NodeSettings) -> int:
+    if arguments.replay is None:
+        with _real_machine(settings) as machine:
+            return _inventory(arguments, settings, machine)
+    try:
+        return _inventory(arguments, settings, open_folder(arguments.replay))
+    except NotReplayable as wrong:
+        print(f"llmgw-node: --replay: {wrong}", file=sys.stderr)
+        return BAD_USAGE
+
+
+def _collector(settings: NodeSettings, machine: Machine) -> Collector:
     found = {name: programs.find(name, settings, machine) for name in ENGINES}
-    inventory = Collector(machine, settings, found).collect()
-    print(_as_json(inventory) if as_json else "\n".join(_as_text(inventory)))
+    return Collector(machine, settings, found, patience_s=_PATIENCE_S)
+
+
+def _inventory(arguments: argparse.Namespace, settings: NodeSettings, machine: Machine) -> int:
+    inventory = _collector(settings, machine).collect()
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(inventory)).decode())
+    else:
+        print("\n".join(readable.lines(inventory)))
     return DONE
 
 
-def _as_json(inventory: Inventory) -> str:
-    return msgspec.json.format(msgspec.json.encode(inventory)).decode()
-
-
-def _as_text(inventory: Inventory) -> Iterator[str]:
-    yield f"{inventory.os}, Python {inventory.python}, llmgw {inventory.llmgw}"
-    available = inventory.memory_available
-    free = f", {gib(available)} available" if available is not None else ""
-    yield f"CPUs     {inventory.cpu_count}"
-    yield f"memory   {gib(inventory.memory_total)}{free}"
-    if inventory.disk_free is not None and inventory.disk_total is not None:
-        yield f"disk     {gib(inventory.disk_total)}, {gib(inventory.disk_free)} free"
-    for device in inventory.devices:
-        ailment = f"  not placeable: {device.unhealthy}" if device.unhealthy else ""
-        yield f"device   {device.id}  {device.device_class}  {gib(device.memory)}  {device.slots} slots{ailment}"
-    for name, words in inventory.engines.items():
-        yield f"engine   {name}: {words}"
-    for problem in inventory.problems:
-        yield f"problem  {problem.text}"
+def _record(folder: Path, settings: NodeSettings) -> int:
+    try:
+        writing.check_is_free(folder)
+    except writing.Refused as refused:
+        print(f"llmgw-node: {refused}", file=sys.stderr)
+        return BAD_USAGE
+    with _real_machine(settings) as machine:
+        recording = RecordingMachine(machine)
+        _collector(settings, recording).collect()
+        try:
+            replaced = writing.write(recording.notes, machine, folder, writing.settings_text(settings))
+        except OSError as error:
+            print(f"llmgw-node: {error.filename or folder}: {error.strerror}", file=sys.stderr)
+            return FAILED
+    print("\n".join(writing.summary(folder, recording.notes, replaced)))
+    return DONE
 
 
 if __name__ == "__main__":
