@@ -110,7 +110,7 @@ def _add_overrides(command: argparse.ArgumentParser) -> None:
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> NodeSettings:
-    """Read the settings file, the environment over it, the flags over both; raises Wrong with a line for each mistake."""
+    """Read the settings file, the environment over it, the flags over both; raises Wrong with a line a mistake."""
     required = _REQUIRED.get(arguments.command, ())
     settings = read_settings(_settings_file(arguments, environ), environ, required)
     if not isinstance(settings, NodeSettings):

@@ -60,3 +60,84 @@ def test_wrong_usage_exits_with_two():
     with pytest.raises(SystemExit) as ended:
         main(["dance"])
     assert ended.value.code == cli.BAD_USAGE
+
+
+# --- where to look ------------------------------------------------------------------------------------------------
+
+
+def a_tool(folder, name, prints):
+    folder.mkdir(exist_ok=True)
+    tool = folder / name
+    tool.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    tool.chmod(0o755)
+    return tool
+
+
+def found(capsys, *flags):
+    assert main(["inventory", "--json", *flags]) == 0
+    return msgspec.json.decode(capsys.readouterr().out, type=wire.Inventory)
+
+
+def test_flags_say_where_the_kernel_s_trees_are(tmp_path, capsys):
+    (tmp_path / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")
+    inventory = found(capsys, "--proc", str(tmp_path), "--sysfs", str(tmp_path))
+    assert (inventory.memory_total, inventory.memory_available) == (8 * GIB, 4 * GIB)
+
+
+def test_flags_win_over_the_settings(tmp_path, capsys):
+    file = tmp_path / "node.toml"
+    file.write_text('tools = "/nowhere"\nproc = "/nowhere"\ncpu_slots = 7\n')
+    a_tool(tmp_path / "tools", "uname", "made-up")
+    (tmp_path / "meminfo").write_text("MemTotal: 8388608 kB\n")
+    inventory = found(
+        capsys, "--settings", str(file), "--tools", str(tmp_path / "tools"), "--proc", str(tmp_path), "--nvml", "off"
+    )
+    assert inventory.architecture == "made-up"
+    assert inventory.devices[0].slots == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--sysfs", "/no/such/tree"], "--sysfs: /no/such/tree is no folder"),
+        (["--proc", "/etc/passwd"], "--proc: /etc/passwd is no folder"),
+        (["--tools", ""], "--tools: cannot be used – give a path"),
+        (["--nvml", "sometimes"], "--nvml: cannot be used – give auto, off, or the absolute path of libnvidia-ml"),
+        (["--nvidia-smi", " "], "--nvidia-smi: cannot be used"),
+        (["--replay", "/no/such/recording"], "--replay: /no/such/recording/machine.json cannot be read"),
+        (["--replay", "/tmp", "--sysfs", "/sys"], "--sysfs: a recording has its own"),
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_flag_that_cannot_be_meant_is_named_and_exits_with_two(capsys, flags, says, form):
+    assert main(["inventory", *form, *flags]) == cli.BAD_USAGE
+    out, err = capsys.readouterr()
+    assert says in err
+    assert out == ""
+
+
+def test_a_machine_is_recorded_and_looked_at_again(tmp_path, capsys):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")
+    flags = ["--proc", str(tmp_path / "proc"), "--sysfs", str(tmp_path), "--nvml", "off"]
+    before = found(capsys, *flags)
+    assert main(["record", str(tmp_path / "new"), *flags]) == 0
+    assert "Look it over before you send it" in capsys.readouterr().out
+    after = found(capsys, "--replay", str(tmp_path / "new"))
+    same = ("devices", "cpu_count", "memory_total", "os", "engines")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+
+
+def test_a_recording_brings_the_settings_that_its_look_depended_on(tmp_path, capsys):
+    file = tmp_path / "node.toml"
+    file.write_text("cpu_slots = 9\n")
+    assert main(["record", str(tmp_path / "new"), "--settings", str(file)]) == 0
+    capsys.readouterr()
+    assert found(capsys, "--replay", str(tmp_path / "new")).devices[0].slots == 9
+
+
+def test_a_folder_with_something_in_it_is_not_recorded_into(tmp_path, capsys):
+    (tmp_path / "mine").write_text("precious")
+    assert main(["record", str(tmp_path)]) == cli.BAD_USAGE
+    assert "not an empty folder" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]
