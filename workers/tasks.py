@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -56,6 +56,11 @@ class InventoryWatch:
         """What the control plane knows, or is being told; None before the first look is over."""
         return self._told
 
+    def newest(self) -> wire.Inventory | None:
+        """Return the last look, which is told from here on; None before it is over."""
+        self._told = self._seen
+        return self._told
+
     def start(self) -> None:
         """Begin to look; the first look is followed by the registration."""
         threading.Thread(target=self._run, name="inventory", daemon=True).start()
@@ -66,22 +71,16 @@ class InventoryWatch:
 
     def look(self) -> None:
         """Look once, and tell what is new."""
-        before, found = self._told, self._collect()
-        self._log(found)
-        if before is None:
+        seen, told, found = self._seen, self._told, self._collect()
+        self._seen = found
+        if told is None:
             self._told = found
             self._reporter.register()
-        elif changes.matters(before, found):
+        elif changes.matters(told, found):
             self._told = found
             log.info("inventory changed")
             self._reporter.inventory_changed()
-
-    def _log(self, found: wire.Inventory) -> None:
-        """Say what is new since the last look, told or not."""
-        for news in changes.told(self._seen, found):
-            say = log.warning if news.is_warning else log.info
-            say(news.event, **news.facts)
-        self._seen = found
+        _log(changes.told(seen, found))
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -91,6 +90,12 @@ class InventoryWatch:
                 # A tool or a file of a kind that nobody has seen must not end all looking for the worker's life.
                 log.exception("inventory failed")
             self._stopped.wait(self._every if self._told else AGAIN_S)
+
+
+def _log(news: Iterable[changes.News]) -> None:
+    for each in news:
+        say = log.warning if each.is_warning else log.info
+        say(each.event, **each.facts)
 
 
 class Node:
@@ -187,7 +192,7 @@ class Node:
         )
 
     def _whole(self) -> Whole:
-        inventory = self._inventory.told
+        inventory = self._inventory.newest()
         if inventory is None:
             raise RuntimeError("a registration was asked for before the first look was over")
         return Whole(

@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from llmgw.core import wire
+from llmgw.core.hardware.findings import Finding
 from llmgw.core.units import GIB, Bytes, LaunchId, NodeName, OrderId, Seconds
 from workers.tasks import InventoryWatch, bound
 
@@ -60,6 +61,20 @@ def test_only_a_change_that_matters_is_told(told):
 def test_many_small_changes_become_one_that_is_told(told):
     looking_at(told, *(with_free_disk(50 - lost) for lost in range(8)))
     assert told.changes == 1
+
+
+def test_whoever_is_told_all_is_told_the_last_look(told):
+    watch = looking_at(told, NOW, with_free_disk(49))
+    assert watch.newest() == with_free_disk(49)
+    assert watch.told == with_free_disk(49)
+
+
+def test_what_is_new_is_logged_once(told):
+    odd = Finding("port.down", "mlx5_0:1 is down", about="mlx5_0:1")
+    with structlog.testing.capture_logs() as lines:
+        looking_at(told, NOW, *[msgspec.structs.replace(NOW, findings=(odd,))] * 3, NOW)
+    said = [(line["event"], line["log_level"], line["code"]) for line in lines if "code" in line]
+    assert said == [("finding", "warning", "port.down"), ("finding is gone", "info", "port.down")]
 
 
 def test_a_look_that_fails_is_not_the_last(told, eventually):
