@@ -19,6 +19,8 @@ VERSION: Final = 1
 FACTS: Final = "machine.json"
 SETTINGS: Final = "node.toml"
 """The settings that the look depended on; a replay takes them unless it is told others."""
+LINES: Final = "files.tsv"
+"""Many small files in one, for folders made by hand: in each line a path, a tab, and a line of that file."""
 TOOLS: Final = "tools"
 CALLS: Final = "calls.json"
 """In `tools/`: what is to be said of calls besides their output; one that is not there ended with 0."""
@@ -94,6 +96,16 @@ def call_name(line: str) -> str:
     """Return the name of the file with a call's output: `sminfo_-C_mlx5_0_-P_1`."""
     name = _ODD.sub("_", line)
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{zlib.crc32(line.encode()):08x}"
+
+
+def files_in(text: str) -> Mapping[str, str]:
+    """Read `files.tsv`; a path in several lines is a file of several lines."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        path, tab, said = line.partition("\t")
+        if tab:
+            found[path] = f"{found.get(path, '')}{said}\n"
+    return found
 
 
 def place(folder: Path, path: str) -> Path:

@@ -30,7 +30,13 @@ def open_folder(folder: Path) -> "ReplayedMachine":
     if facts.version != form.VERSION:
         raise NotReplayable(f"{folder} is a recording of version {facts.version}, this llmgw reads {form.VERSION}")
     calls = folder / form.TOOLS / form.CALLS
-    return ReplayedMachine(folder, facts, _decoded(calls, dict[str, Call]) if calls.exists() else {})
+    lines = folder / form.LINES
+    return ReplayedMachine(
+        folder,
+        facts,
+        _decoded(calls, dict[str, Call]) if calls.exists() else {},
+        form.files_in(lines.read_text("utf-8")) if lines.exists() else {},
+    )
 
 
 def _decoded(file: Path, kind: type[T]) -> T:
@@ -45,7 +51,9 @@ def _decoded(file: Path, kind: type[T]) -> T:
 class ReplayedMachine:
     """Touches nothing of the machine that this process runs on but the folder."""
 
-    def __init__(self, folder: Path, facts: Facts, calls: Mapping[str, Call]) -> None:
+    def __init__(self, folder: Path, facts: Facts, calls: Mapping[str, Call], files: Mapping[str, str]) -> None:
+        """Take the folder and what of it is read at once: `files` are those that do not lie there one by one."""
+        self._files = files
         self._folder = folder.resolve()
         self._facts = facts
         self._calls = calls
@@ -97,6 +105,8 @@ class ReplayedMachine:
 
     def read(self, path: Path) -> FileText:
         told = self._facts.unreadable.get(str(path))
+        if told is None and str(path) in self._files:
+            return FileText(self._files[str(path)])
         return FileText(None, told) if told else self._text(form.place(self._folder, str(path)))
 
     def read_text(self, path: Path) -> str | None:
@@ -134,7 +144,7 @@ class ReplayedMachine:
 
     def _names_told(self, folder: Path) -> set[str]:
         below = f"{str(folder).rstrip('/')}/"
-        paths = (*self._facts.links, *self._facts.nodes, *self._facts.unreadable)
+        paths = (*self._files, *self._facts.links, *self._facts.nodes, *self._facts.unreadable)
         return {path[len(below) :].split("/")[0] for path in paths if path.startswith(below)}
 
     def _text(self, file: Path) -> FileText:

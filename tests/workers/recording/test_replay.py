@@ -154,6 +154,18 @@ def test_a_folder_made_by_hand_needs_a_version_and_files(tmp_path):
     assert machine.disk(Path("/var/lib")) is None
 
 
+def test_many_small_files_may_lie_in_one(tmp_path):
+    lines = (
+        "/sys/class/net/eth0/mtu\t9000\n/etc/hosts\t127.0.0.1 localhost\n/etc/hosts\t::1 ip6-localhost\n/sys/empty\t\n"
+    )
+    machine = by_hand(tmp_path, **{"files.tsv": lines})
+    assert machine.read_text(Path("/sys/class/net/eth0/mtu")) == "9000\n"
+    assert machine.read_text(Path("/etc/hosts")) == "127.0.0.1 localhost\n::1 ip6-localhost\n"
+    assert machine.read_text(Path("/sys/empty")) == "\n"
+    assert machine.names_in(Path("/sys")) == ("class", "empty")
+    assert machine.read(Path("/sys/class/net/eth1/mtu")).is_missing
+
+
 def test_one_disk_that_is_known_stands_for_any_path(tmp_path):
     one = '{"version": 1, "disks": {"/": {"total_bytes": 2, "free_bytes": 1}}}'
     assert by_hand(tmp_path, **{"machine.json": one}).disk(Path("/var/lib/x")) == Disk(Bytes(2), Bytes(1))
