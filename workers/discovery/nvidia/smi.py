@@ -44,7 +44,7 @@ def ask(machine: Machine, settings: NodeSettings) -> Cards:
 
 def _complete(machine: Machine, settings: NodeSettings, tree: Tree, listing: Sequence[ListedCard]) -> Cards:
     """Return the cards of a long answer, and those that it should have had."""
-    cards = _from_tree(tree, listing, _kernel_order(machine))
+    cards = _from_tree(tree, listing, kernel_order(machine))
     return _merged(cards, _missing(machine, settings, tree, cards))
 
 
@@ -100,7 +100,7 @@ def _missing(machine: Machine, settings: NodeSettings, tree: Tree, cards: Cards)
     attached = cards.driver.attached if cards.driver else None
     short = (attached or 0) - len(cards.gpus)
     known = {gpu.pci_address for gpu in cards.gpus}
-    order = _kernel_order(machine)
+    order = kernel_order(machine)
     alone = [address for address in order if address not in known]
     found = _one_by_one(machine, settings, alone, order) if alone else Cards()
     if short <= len(found.gpus) and tree.whole:
@@ -162,7 +162,7 @@ def _listed(card: ListedCard) -> Gpu:
 
 def _beside_a_dead_one(machine: Machine, settings: NodeSettings, dead: "re.Match[str]") -> Cards:
     """One dead card makes the whole command fail: ask each by its own address, or by number where none is known."""
-    order = _kernel_order(machine) or _lspci_order(machine, settings)
+    order = kernel_order(machine) or _lspci_order(machine, settings)
     if not order:
         return _by_number(machine, settings, dead)
     named = pci.canonical(dead[2])
@@ -194,7 +194,7 @@ def _by_number(machine: Machine, settings: NodeSettings, dead: "re.Match[str]") 
         found = _merged(found, _alone(answer, index, address if is_dead else None, machine))
     if not any(gpu.failed for gpu in found.gpus):
         said = cut(dead[3].strip(" .") or dead[0])
-        lost = msgspec.structs.replace(_from_kernel(machine, address), failed=said)
+        lost = msgspec.structs.replace(from_kernel(machine, address), failed=said)
         found = _merged(found, Cards(gpus=(lost,)))
     return Cards(found.driver or Driver(source=NAME), found.gpus, found.problems)
 
@@ -206,7 +206,7 @@ def _alone(answer: ToolResult, index: int, address: str | None, machine: Machine
     element = same if same is not None else (tree.cards[0] if tree and len(tree.cards) == 1 and not address else None)
     if tree is None or element is None:
         said = _last_words(answer)
-        known = _from_kernel(machine, address)
+        known = from_kernel(machine, address)
         return Cards(gpus=(msgspec.structs.replace(known, index=index, failed=said),))
     gpu, problems = read_card(element, f"gpu {index}")
     return Cards(
@@ -231,7 +231,7 @@ def _last_words(answer: ToolResult) -> str:
 # --- what the kernel and others know ------------------------------------------------------------------------------
 
 
-def _kernel_order(machine: Machine) -> tuple[str, ...]:
+def kernel_order(machine: Machine) -> tuple[str, ...]:
     """Return the addresses of the cards that the kernel module has taken, in the driver's order."""
     found = (pci.canonical(name) for name in machine.names_in(OF_KERNEL))
     return tuple(sorted(address for address in found if address))
@@ -244,7 +244,7 @@ def _lspci_order(machine: Machine, settings: NodeSettings) -> tuple[str, ...]:
     return tuple(sorted(address for address in found if address))
 
 
-def _from_kernel(machine: Machine, address: str | None) -> Gpu:
+def from_kernel(machine: Machine, address: str | None) -> Gpu:
     """Return what the kernel module has written down of a card when it took it."""
     name = next((each for each in machine.names_in(OF_KERNEL) if pci.canonical(each) == address), "") if address else ""
     told = machine.read_text(OF_KERNEL / name / "information") if name else None

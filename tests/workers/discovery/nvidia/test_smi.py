@@ -215,7 +215,7 @@ def test_both_spellings_of_an_instance_are_taken():
 def test_what_came_before_the_break_still_counts():
     log = a_log(a_card(0), a_card(1), attached=8, end="")[:-60]
     cards = ask(log)
-    assert [gpu.uuid for gpu in cards.gpus][0] == uuid(0)
+    assert cards.gpus[0].uuid == uuid(0)
     assert codes(cards) == ["nvidia-smi.truncated"]
 
 
