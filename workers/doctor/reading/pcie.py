@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from workers.discovery.pci import canonical
 from workers.ports import Machine
 
 DEVICES: Final = Path("/sys/bus/pci/devices")
-_ADDRESS: Final = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
 _IN_PATH: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -29,12 +29,11 @@ def parse_bridges(text: str) -> tuple[Bridge, ...]:
 
 
 def _bridge(block: str) -> Bridge | None:
-    address = _ADDRESS.match(block.lstrip())
+    address = canonical(block.strip().partition(" ")[0])
     control = re.search(r"ACSCtl:\s*SrcValid([+-])", block)
     if not address or not (control or "<access denied>" in block):
         return None
-    name = f"{address[1] or '0000'}:{address[2]}".lower()
-    return Bridge(name, control[1] == "+" if control else None)
+    return Bridge(address, control[1] == "+" if control else None)
 
 
 def above(machine: Machine, address: str) -> tuple[str, ...]:
