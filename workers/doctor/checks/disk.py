@@ -12,6 +12,7 @@ from workers import tools
 from workers.doctor.checks import disk_caches
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
 from workers.doctor.reading import smart
+from workers.doctor.reading.host import is_virtual
 from workers.doctor.reading.launches import kept
 from workers.doctor.reading.places import Place, place
 from workers.doctor.reading.words import listed, unanswered, whole
@@ -154,6 +155,10 @@ def _kind(patient: Patient) -> Iterator[Outcome]:
         yield not_here(f"{patient.settings.state} is on no disk of this machine")
     elif spins is None:
         yield unknown(f"what kind of disk holds {patient.settings.state} is not told")
+    elif spins and is_virtual(patient.machine):
+        yield unknown(
+            f"what kind of disk holds {patient.settings.state} is known to the host of this virtual machine alone"
+        )
     elif spins:
         yield warned(f"{patient.settings.state} is on a disk that turns")
     else:

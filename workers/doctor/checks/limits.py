@@ -21,6 +21,8 @@ _STACK: Final = 8 * 1024**2
 _LEAST_SHM: Final = GIB
 _SHM_BYTES: Final = 16 * GIB
 _LEAST_TASKS: Final = 4096
+_UNLIMITED: Final = 2**60
+"""Version 1 of control groups says a number near 2**63 for no limit."""
 _ENGINES_OF_SEVERAL_PROCESSES: Final = 2
 
 # --- limits of processes ----------------------------------------------------------------------------------------------
@@ -78,25 +80,27 @@ def _at_least(least: int, unit: str) -> Rule:
 # --- limits of control groups -----------------------------------------------------------------------------------------
 
 
-def _groups(patient: Patient) -> tuple[Path, ...]:
-    """Return the control groups of version 2 that hold the worker, from its own to the top."""
+def _groups(patient: Patient, controller: str) -> tuple[Path, ...]:
+    """Return the control groups that hold the worker, from its own to the top; none where the kernel does not tell."""
     pid = units.limits(patient).pid
-    told = patient.machine.read_text(Path("/proc") / str(pid or "self") / "cgroup") or ""
-    path = cgroups.parse(told).get("")
-    own = cgroups.ROOT / path.lstrip("/") if path else cgroups.ROOT
-    return tuple(folder for folder in (own, *own.parents) if folder.is_relative_to(cgroups.ROOT))
+    told = cgroups.parse(patient.machine.read_text(Path("/proc") / str(pid or "self") / "cgroup") or "")
+    roots = {"": cgroups.ROOT, controller: cgroups.ROOT / controller}
+    own = [(root, root / told[name].lstrip("/")) for name, root in roots.items() if name in told]
+    return tuple(folder for root, path in own for folder in (path, *path.parents) if folder.is_relative_to(root))
 
 
-def _least(patient: Patient, name: str) -> int | None:
-    """Return the lowest number in a file of the control groups; None for no limit."""
-    told = (whole(patient.machine.read_text(folder / name)) for folder in _groups(patient))
-    return min((value for value in told if value is not None), default=None)
+def _least(patient: Patient, controller: str, *names: str) -> tuple[bool, int | None]:
+    """Return whether the control groups are known, and the lowest number in such a file of theirs."""
+    folders = _groups(patient, controller)
+    told = (whole(patient.machine.read_text(folder / name)) for folder in folders for name in names)
+    return bool(folders), min((value for value in told if value is not None and value < _UNLIMITED), default=None)
 
 
 def _cgroup_memory(patient: Patient) -> Iterator[Outcome]:
-    limit, total = _least(patient, "memory.max"), patient.inventory.memory_total
-    if not any(patient.machine.read_text(folder / "memory.max") for folder in _groups(patient)):
-        yield unknown("whether the worker's control group limits its memory is not told")
+    is_known, limit = _least(patient, "memory", "memory.max", "memory.limit_in_bytes")
+    total = patient.inventory.memory_total
+    if not is_known:
+        yield unknown("which control group holds the worker is not told")
     elif limit is None:
         yield passed("no control group limits the memory of engines")
     else:
@@ -106,9 +110,9 @@ def _cgroup_memory(patient: Patient) -> Iterator[Outcome]:
 
 
 def _cgroup_tasks(patient: Patient) -> Iterator[Outcome]:
-    limit = _least(patient, "pids.max")
-    if not any(patient.machine.read_text(folder / "pids.max") for folder in _groups(patient)):
-        yield unknown("whether the worker's control group limits its threads is not told")
+    is_known, limit = _least(patient, "pids", "pids.max")
+    if not is_known:
+        yield unknown("which control group holds the worker is not told")
     elif limit is None or limit >= _LEAST_TASKS:
         yield passed(f"engines and worker together may have {limit or 'any number of'} threads")
     else:
@@ -207,7 +211,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="limits.memory",
         group=Group.LIMITS,
         title="No control group limits the memory of engines",
-        reads="/proc/PID/cgroup of the worker, memory.max of its groups",
+        reads="/proc/PID/cgroup of the worker, memory.max or memory.limit_in_bytes of its groups",
         rule="Warns where there is a limit.",
         costs="Engines are ended at that limit, however much memory the machine has; the page cache counts too.",
         fix=Fix("Take MemoryMax out of the unit, or give the container more."),

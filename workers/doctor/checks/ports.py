@@ -235,7 +235,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         fix=Fix(
             "Look at the cable, the module and the switch port; a port that trains for ever has a bad one of them."
         ),
-        judge=each(hardware_ports, _state, "each port that is not active is told below"),
+        judge=each(hardware_ports, _state, "there is no port, or none but those that the next checks tell of"),
     ),
     Check(
         id="port.cable",

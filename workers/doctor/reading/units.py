@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from llmgw.core.hardware.findings import cut
 from workers import tools
 from workers.doctor.entry import Patient
 from workers.doctor.reading.procfs import Limit, parse_limits
@@ -53,7 +54,8 @@ def _look(patient: Patient) -> Limits:
             return Limits(f"{patient.service} (pid {pid})", counts=True, pid=pid, limits=running)
     if told.get("LoadState") == "loaded":
         return Limits(f"{patient.service} as it would start", counts=True, limits=_of_unit(told))
-    why = f"systemctl: {result.problem or 'failed'}" if not result.ok else f"there is no {patient.service}"
+    said = result.problem or next(iter(result.err.splitlines()), f"ended with {result.code}")
+    why = f"there is no {patient.service}" if result.ok else f"systemctl: {cut(said)}"
     return Limits("this process", counts=False, why_not=why, limits=_of_process(patient, "self"))
 
 

@@ -83,6 +83,11 @@ FETCHING = {
         ("disk.kind", {"files": mounted("ext4")}, "unknown"),
         ("disk.kind", {"files": mounted("ext4") | rotational(0)}, "pass"),
         ("disk.kind", {"files": mounted("ext4") | rotational(1, "../")}, "warn"),
+        (
+            "disk.kind",
+            {"files": mounted("ext4") | rotational(1) | {"/proc/cpuinfo": "flags : hypervisor\n"}},
+            "unknown",
+        ),
         ("disk.kind", {"files": mounted("nfs4"), "tools": {"stat": ""}}, "not-applicable"),
         ("disk.health", {}, "not-applicable"),
         ("disk.health", smart(SOUND), "pass"),

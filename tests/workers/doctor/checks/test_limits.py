@@ -86,6 +86,8 @@ def groups(**files):
     return {"/proc/812/cgroup": "0::/llmgw\n", **own}
 
 
+OLD_GROUPS = {"/proc/812/cgroup": "5:cpu,cpuacct:/llmgw\n4:memory:/llmgw\n"}
+OLD_LIMIT = "/sys/fs/cgroup/memory/llmgw/memory.limit_in_bytes"
 CPUS = {f"/sys/devices/system/cpu/cpu{number}/online": "1" for number in range(8)}
 
 
@@ -95,6 +97,9 @@ CPUS = {f"/sys/devices/system/cpu/cpu{number}/online": "1" for number in range(8
         ("limits.memory", {}, "unknown"),
         ("limits.memory", groups(memory_max="max"), "pass"),
         ("limits.memory", groups(memory_max=str(GIB)), "warn"),
+        ("limits.memory", {"/proc/812/cgroup": "0::/\n"}, "pass"),
+        ("limits.memory", OLD_GROUPS | {OLD_LIMIT: f"{GIB}\n"}, "warn"),
+        ("limits.memory", OLD_GROUPS | {OLD_LIMIT: "9223372036854771712\n"}, "pass"),
         ("limits.memory", groups(memory_max="max") | {"/sys/fs/cgroup/memory.max": f"{GIB}\n"}, "warn"),
         ("limits.tasks", {}, "unknown"),
         ("limits.tasks", groups(pids_max="max"), "pass"),
