@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from llmgw.core.hardware.findings import Severity, cut
-from llmgw.core.units import counted
+from llmgw.core.units import GIB, counted
 from workers import tools
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
 from workers.doctor.reading.launches import kept
@@ -15,6 +15,8 @@ from workers.engines import programs
 from workers.ports import ToolResult
 
 _ILLEGAL_INSTRUCTION: Final = -4
+_IDLE_BYTES: Final = GIB
+"""So much may be in use of a card on which nothing runs."""
 _CAUSES: Final = (
     (re.compile(r"GLIBC(?:XX)?_[\d.]+' not found"), "this system's C library is older than the one it was built for"),
     (re.compile(r"libcuda\.so\S*: cannot open"), "there is no CUDA driver, and it was built to need one"),
@@ -66,6 +68,8 @@ def _devices(patient: Patient) -> Iterator[Outcome]:
     program = _found(patient).get("llamacpp")
     if not patient.inventory.gpus or not program:
         yield not_here("there are no cards, or no llama.cpp for them")
+    elif any(gpu.processes or (gpu.memory_used_bytes or 0) > _IDLE_BYTES for gpu in patient.inventory.gpus):
+        yield unknown("llama.cpp is not asked for its devices while cards are in use: it would take memory of each")
     elif len(program) > 1:
         yield unknown("which devices llama.cpp uses is not told by xllamacpp before a model is loaded")
     else:
@@ -114,7 +118,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="engine.devices",
         group=Group.SOFTWARE,
         title="llama.cpp sees the cards",
-        reads="llama-server --list-devices",
+        reads="llama-server --list-devices, while no card is in use",
         rule="Warns where it lists none on a node with cards.",
         costs="Models run on the CPU, slowly and without a word.",
         fix=Fix("Install a build with CUDA; where it is one, see the checks of the group `driver`."),

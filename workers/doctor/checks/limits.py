@@ -153,8 +153,8 @@ def _shared_memory(patient: Patient) -> Iterator[Outcome]:
         yield warned(text, **facts) if is_needed and disk.total < _SHM_BYTES else passed(text, **facts)
 
 
-_UNIT: Final = "systemctl show (MainPID), /proc/PID/limits of the worker"
-_OTHERWISE: Final = " Where no unit runs the worker, this process's own limit is a hint alone, and never passes."
+_UNIT: Final = "systemctl show (MainPID), else the state folder's lock; /proc/PID/limits of the worker"
+_OTHERWISE: Final = " Where no worker is found, this process's own limit is a hint alone, and never passes."
 
 
 def _drop_in(line: str) -> Fix:

@@ -21,6 +21,7 @@ _NO_ROCE: Final = "there is no active RoCE port"
 _FULL_RDMA_MTU: Final = 4200
 """An interface's MTU from which on RDMA uses packets of 4096 bytes, its largest."""
 _ROCE_PORT: Final = 4791
+_LINK_LOCAL: Final = "fe80"
 _NCCL_CONF: Final = Path("/etc/nccl.conf")
 _FORCED: Final = "NCCL_IB_GID_INDEX"
 
@@ -29,15 +30,16 @@ _FORCED: Final = "NCCL_IB_GID_INDEX"
 
 def _gid(_: Patient, port: Port) -> Outcome:
     second = [gid for gid in port.gids if gid.kind == "roce-v2"]
+    routed = [gid for gid in second if not gid.gid.startswith(_LINK_LOCAL)]
+    chosen = next((gid for gid in routed if gid.index == port.roce_gid_index), None)
     if not port.gids:
         return unknown(f"the GIDs of {port.name} could not be read", port.name)
-    mapped = next((gid for gid in second if gid.ipv4 and gid.index == port.roce_gid_index), None)
-    mapped = mapped or next((gid for gid in second if gid.ipv4), None)
-    if mapped:
-        return passed(f"{port.name} has RoCE v2 GID {mapped.index} for {mapped.ipv4}", port.name, index=mapped.index)
-    routed = [gid for gid in second if not gid.gid.startswith("fe80")]
+    if chosen:
+        stands_for = chosen.ipv4 or f"{chosen.gid}, of IPv6 alone"
+        return passed(f"{port.name} has RoCE v2 GID {chosen.index} for {stands_for}", port.name, index=chosen.index)
     if routed:
-        return passed(f"{port.name} has RoCE v2 GID {routed[0].index}, of IPv6 alone", port.name, index=routed[0].index)
+        numbers = listed([str(gid.index) for gid in routed])
+        return failed(f"none of the RoCE v2 GIDs of {port.name} ({numbers}) is of its own interface", port.name)
     if second:
         return warned(f"{port.name} has no RoCE v2 GID but link-local ones, which no router passes on", port.name)
     return failed(f"{port.name} has no RoCE v2 GID", port.name)

@@ -1,5 +1,6 @@
 """Reads what systemd says of the worker's unit, and what the kernel really allows the process that it started."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ _OF_SYSTEMD: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The kernel's name of a limit → systemd's, which with `Soft` behind it is the one that holds."""
 _ASKED: Final = ("LoadState", "MainPID", *(f"{name}{kind}" for name in _OF_SYSTEMD.values() for kind in ("", "Soft")))
+_LOCK: Final = "worker.lock"
+_WORKER: Final = re.compile(r"llmgw-node|workers\.(?:cli|app)|llmgw\.local")
+"""By this the pid in the lock is known to be no later process of that number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,29 @@ class Limits:
 
 
 def limits(patient: Patient) -> Limits:
-    """Return the limits of the unit that runs the worker; where there is no such unit, those of this process."""
+    """Return the limits of the unit or process that is the worker; where none is found, those of this process."""
     return patient.once("unit limits", lambda: _look(patient))
 
 
 def _look(patient: Patient) -> Limits:
     result = tools.ask(patient.machine, patient.settings, "systemctl", "show", patient.service, "-p", ",".join(_ASKED))
     told = pairs(result.out, "=") if result.ok else {}
-    pid = whole(told.get("MainPID"))
-    if pid:
-        running = _of_process(patient, str(pid))
+    for whose, pid in ((patient.service, whole(told.get("MainPID"))), ("the worker", _holder(patient))):
+        running = _of_process(patient, str(pid)) if pid else {}
         if running:
-            return Limits(f"{patient.service} (pid {pid})", counts=True, pid=pid, limits=running)
+            return Limits(f"{whose} (pid {pid})", counts=True, pid=pid, limits=running)
     if told.get("LoadState") == "loaded":
         return Limits(f"{patient.service} as it would start", counts=True, limits=_of_unit(told))
     said = result.problem or next(iter(result.err.splitlines()), f"ended with {result.code}")
     why = f"there is no {patient.service}" if result.ok else f"systemctl: {cut(said)}"
     return Limits("this process", counts=False, why_not=why, limits=_of_process(patient, "self"))
+
+
+def _holder(patient: Patient) -> int | None:
+    """Return the worker that holds the state folder: one that runs in no unit, or in one of another name."""
+    pid = whole(patient.machine.read_text(patient.settings.state / _LOCK))
+    command = patient.machine.read_text(Path("/proc") / str(pid) / "cmdline") if pid else None
+    return pid if command and _WORKER.search(command) else None
 
 
 def _of_process(patient: Patient, pid: str) -> dict[str, Limit]:

@@ -81,6 +81,22 @@ def test_without_a_unit_this_process_is_a_hint_alone(tools):
     assert "this process may have" in well.text
 
 
+WORKER = {"/proc/812/cmdline": "/opt/llmgw/.venv/bin/python\0/opt/llmgw/.venv/bin/llmgw-node\0run\0"}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"), [(WORKER, "fail"), ({"/proc/812/cmdline": "/usr/sbin/sshd\0"}, "unknown")]
+)
+def test_a_worker_outside_of_a_unit_is_known_by_the_folder_that_it_holds(command, expected):
+    files = {
+        "/var/lib/llmgw-node/worker.lock": "812\n",
+        **limits("Max locked memory", "65536", "812"),
+        **limits("Max locked memory", "unlimited", "self"),
+    }
+    patient = a_patient(tools=NO_SYSTEMD, files=files | command, ports=(a_port(),))
+    assert verdicts(CHECKS, "limits.memlock", patient) == [expected]
+
+
 def groups(**files):
     own = {f"/sys/fs/cgroup/llmgw/{name.replace('_', '.')}": f"{text}\n" for name, text in files.items()}
     return {"/proc/812/cgroup": "0::/llmgw\n", **own}

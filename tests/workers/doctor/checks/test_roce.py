@@ -57,7 +57,8 @@ def gid(index, text, kind="roce-v2"):
     ("check", "facts", "expected"),
     [
         ("roce.gid", ROCE, "pass"),
-        ("roce.gid", {"ports": (a_roce_port(gids=(gid(5, ROUTED),)),)}, "pass"),
+        ("roce.gid", {"ports": (a_roce_port(gids=(gid(5, ROUTED),), roce_gid_index=5),)}, "pass"),
+        ("roce.gid", {"ports": (a_roce_port(roce_gid_index=None),)}, "fail"),
         ("roce.gid", {"ports": (a_roce_port(gids=(gid(1, LOCAL),)),)}, "warn"),
         ("roce.gid", {"ports": (a_roce_port(gids=(gid(0, LOCAL, "roce-v1"),)),)}, "fail"),
         ("roce.gid", {"ports": (a_roce_port(gids=()),)}, "unknown"),

@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from llmgw.core.hardware.findings import Problem
+from llmgw.core.hardware.gpus import Process
+from llmgw.core.units import GIB
 from llmgw.core.world import State
 from tests.builders import a_launch_order
 from tests.workers.doctor.checks.patients import OPEN, SHUT, a_gpu, a_patient, a_port, only, verdicts
@@ -55,6 +57,8 @@ def process(pid, *argv, session=None):
             "pass",
         ),
         ("engine.devices", llama(ToolResult(1)) | {"gpus": (a_gpu(),)}, "unknown"),
+        ("engine.devices", llama("") | {"gpus": (a_gpu(processes=(Process(pid=9),)),)}, "unknown"),
+        ("engine.devices", llama("") | {"gpus": (a_gpu(memory_used_bytes=40 * GIB),)}, "unknown"),
         ("engine.devices", RUNNER | {"gpus": (a_gpu(),)}, "unknown"),
         ("engine.leftovers", {}, "pass"),
         ("engine.leftovers", {"files": process(77, "/usr/bin/llama-server", "--port", "1")}, "warn"),
