@@ -56,7 +56,7 @@ def _nodes(patient: Patient, port: Port) -> Outcome:
     verbs = node_of(machine, "uverbs", port.hca)
     node = machine.device_node(verbs) if verbs else None
     if verbs is None:
-        return failed(f"{port.hca} has no uverbs device: the module ib_uverbs is not loaded", port.name)
+        return failed(f"{port.hca} has no uverbs device", port.name)
     if node is None:
         return failed(f"{verbs} of {port.hca} is missing", port.name)
     if not (node.readable and node.writable):
@@ -125,12 +125,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         reads="/sys/class/infiniband_verbs, /sys/class/infiniband_mad, /dev/infiniband",
         rule="Fails where uverbs is missing or may not be read and written by this user; warns where umad may not.",
         costs="Without uverbs there is no RDMA; without umad it stays unknown which subnet manager a port obeys.",
-        fix=Fix(
-            "Load ib_uverbs and ib_umad, and give the worker's user the group of /dev/infiniband by a udev rule.",
-            "modprobe -a ib_uverbs ib_umad",
-            undo="modprobe -r ib_umad",
-            safe=True,
-        ),
+        fix=Fix("Give the worker's user the group of the files in /dev/infiniband, by a udev rule that sets both."),
         judge=each(active_ports, _nodes, _NONE_ACTIVE),
     ),
     Check(

@@ -1,14 +1,17 @@
-"""Checks of GPUDirect RDMA: may an adapter read a card's memory by itself."""
+"""Checks of RDMA's modules, and of GPUDirect: may an adapter read a card's memory by itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from llmgw.core.hardware.findings import Severity
+from llmgw.core.hardware.network import LinkLayer
 from workers.doctor.checks.adapters import hardware_ports
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
 from workers.doctor.reading.host import parse_kernel
 from workers.doctor.reading.kernel_words import KernelWords, kernel_words
+from workers.doctor.reading.words import listed
 
 _MODULES: Final = Path("/sys/module")
 _PEERS: Final = Path("/sys/kernel/mm/memory_peers")
@@ -18,6 +21,13 @@ _OSRELEASE: Final = Path("/proc/sys/kernel/osrelease")
 _DMA_BUF_SINCE: Final = (5, 12)
 _WITHOUT: Final = ("GeForce", "TITAN")
 """Products whose memory no adapter may read, whatever is loaded."""
+_NEEDED: Final[Mapping[str, tuple[Path, LinkLayer | None]]] = MappingProxyType(
+    {
+        "ib_uverbs": (Path("/sys/class/infiniband_verbs"), None),
+        "ib_umad": (Path("/sys/class/infiniband_mad"), LinkLayer.INFINIBAND),
+    }
+)
+"""Module → where its devices are, and for which adapters alone it is needed."""
 _NOTHING: Final = "there are not both cards and adapters here"
 
 
@@ -55,6 +65,30 @@ def _dma_buf(patient: Patient) -> Outcome:
     return failed(f"adapters cannot read the cards' memory: nvidia_peermem is not loaded, and {why}")
 
 
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+def _modules(patient: Patient) -> Iterator[Outcome]:
+    names = [name for name, (devices, _) in _NEEDED.items() if not _is_loaded(patient, name, devices)]
+    speaks = {port.link_layer for port in hardware_ports(patient)}
+    missing = [name for name in names if _NEEDED[name][1] is None or _NEEDED[name][1] in speaks]
+    if not speaks:
+        yield not_here("there is no InfiniBand or RoCE adapter")
+    elif "ib_uverbs" in missing:
+        yield failed(f"{listed(missing)} is not loaded, and programs cannot open the adapters", missing=missing)
+    elif missing:
+        yield warned(
+            f"{listed(missing)} is not loaded, and the fabric cannot be asked for its manager", missing=missing
+        )
+    else:
+        yield passed("the modules by which programs open adapters are loaded")
+
+
+def _is_loaded(patient: Patient, module: str, devices: Path) -> bool:
+    """Tell whether a module is there; one that is part of the kernel is seen by its devices alone."""
+    return module in patient.machine.names_in(_MODULES) or bool(patient.machine.names_in(devices))
+
+
 # --- what the kernel says of the module -------------------------------------------------------------------------------
 
 
@@ -90,6 +124,21 @@ def _copier(patient: Patient) -> Iterator[Outcome]:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="rdma.modules",
+        group=Group.RDMA,
+        title="The modules by which programs open adapters are loaded",
+        reads="/sys/module, /sys/class/infiniband_verbs, /sys/class/infiniband_mad",
+        rule="Fails without ib_uverbs, warns without ib_umad on a node with InfiniBand.",
+        costs="Without ib_uverbs there is no RDMA; without ib_umad it stays unknown which subnet manager a port obeys.",
+        fix=Fix(
+            "Load them now, and at each start by lines of their names in /etc/modules-load.d.",
+            "modprobe -a ib_uverbs ib_umad",
+            undo="modprobe -r ib_umad",
+            safe=True,
+        ),
+        judge=_modules,
+    ),
     Check(
         id="rdma.peermem",
         group=Group.RDMA,
