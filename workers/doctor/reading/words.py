@@ -45,7 +45,7 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 def unanswered(fact: str, tool: str, result: ToolResult) -> Outcome:
     """Say that a tool did not tell a fact, and why."""
     said = cut(result.err or result.out)
-    why = result.problem or f"ended with {result.code}"
+    why = result.problem or (f"ended with {result.code}" if result.code else "told it in no form that is known")
     return unknown(f"{fact} is not known: {tool} {_as_clause(why)}", literal=said)
 
 
