@@ -164,9 +164,7 @@ def _attachment(fabric: Attachment) -> Outcome:
     if fabric.unusable:
         return failed(f"fabric {fabric.name} cannot be used here: {fabric.unusable}", fabric.name, lost=lost)
     if lost:
-        return warned(
-            f"fabric {fabric.name} has {many} of this node: {listed(sorted(lost))} not", fabric.name, lost=lost
-        )
+        return warned(f"fabric {fabric.name} has lost {listed(sorted(lost))}: {many} left here", fabric.name, lost=lost)
     return passed(f"fabric {fabric.name} has {many} of this node", fabric.name)
 
 
@@ -192,7 +190,7 @@ def _prefix(patient: Patient) -> Iterator[Outcome]:
         about = _about(patient, ports)
         if len(told) == 1:
             kind = "the default one" if told == [_DEFAULT_PREFIX] else "one of its own"
-            yield passed(f"{counted(len(ports), 'port')} of one subnet have prefix {told[0]}, {kind}", about)
+            yield passed(f"prefix {told[0]}, {kind}, on {counted(len(ports), 'port')} of one subnet", about)
         elif told:
             yield failed(f"ports of one subnet have several prefixes: {listed(told)}", about, prefixes=prefixes)
         else:

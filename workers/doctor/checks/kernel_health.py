@@ -78,18 +78,18 @@ def _judge(
 
 
 def _crashed(lines: tuple[str, ...]) -> Outcome:
-    text = f"the kernel tells of {counted(len(lines), 'fault')} of its own since boot"
+    text = f"the kernel's log has {counted(len(lines), 'line')} of faults of its own"
     return failed(text, literal=cut(lines[-1]))
 
 
 def _hung(lines: tuple[str, ...]) -> Outcome:
-    text = f"the kernel has told {counted(len(lines), 'time')} of a process that hangs in it"
+    text = f"the kernel's log has {counted(len(lines), 'line')} of processes that hang in it"
     return warned(text, literal=cut(lines[-1]))
 
 
 def _machine_checked(lines: tuple[str, ...]) -> Outcome:
     grave = [line for line in lines if re.search(_GRAVE, line)]
-    text = f"the CPU or its memory has told {counted(len(lines), 'time')} of a fault of hardware since boot"
+    text = f"the kernel's log has {counted(len(lines), 'line')} of faults that the CPU tells of"
     return failed(text, literal=cut(grave[-1])) if grave else warned(text, literal=cut(lines[-1]))
 
 

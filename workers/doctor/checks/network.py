@@ -160,7 +160,7 @@ def _reverse_path(patient: Patient) -> Iterator[Outcome]:
     strict = sorted(name for name in shared if _is_strict(patient, name))
     if strict:
         first = strict[0] if _NAME.fullmatch(strict[0]) else "all"
-        text = f"{listed(strict)} share a network, and answers by the other of them are dropped (rp_filter)"
+        text = f"several interfaces are in one network, and {listed(strict)} drops what belongs to another (rp_filter)"
         yield warned(text, interfaces=strict).cured_by(interface=first)
     elif shared:
         yield passed(f"{listed(sorted(shared))} share a network, and answers by either are taken")

@@ -87,7 +87,7 @@ def _dashboard(patient: Patient) -> Iterator[Outcome]:
 def _exposure(patient: Patient) -> Iterator[Outcome]:
     host = patient.settings.engine_host
     if is_any(host):
-        yield warned(f"engines listen on {host}: every network of this node reaches them")
+        yield warned(f"engines listen on every address of this node ({host}), in every network that it is in")
     elif _is_address(host) and ipaddress.ip_address(host).is_global:
         yield warned(f"engines listen on {host}, an address of the public internet")
     else:

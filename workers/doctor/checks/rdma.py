@@ -75,11 +75,9 @@ def _modules(patient: Patient) -> Iterator[Outcome]:
     if not speaks:
         yield not_here("there is no InfiniBand or RoCE adapter")
     elif "ib_uverbs" in missing:
-        yield failed(f"{listed(missing)} is not loaded, and programs cannot open the adapters", missing=missing)
+        yield failed(f"not loaded: {listed(missing)}; programs cannot open the adapters", missing=missing)
     elif missing:
-        yield warned(
-            f"{listed(missing)} is not loaded, and the fabric cannot be asked for its manager", missing=missing
-        )
+        yield warned(f"not loaded: {listed(missing)}; the fabric cannot be asked for its manager", missing=missing)
     else:
         yield passed("the modules by which programs open adapters are loaded")
 

@@ -21,7 +21,7 @@ _OLDEST: Final = (2, 28)
 _FOR_ALL: Final = (2, 34)
 """What the newest wheels of vLLM and SGLang were built for."""
 _WITHOUT_COMPILER: Final = frozenset({"llamacpp"})
-_COMPILERS: Final = {"a C compiler": ("cc", "gcc", "clang"), "ninja": ("ninja", "ninja-build")}
+_COMPILERS: Final = {"C compiler": ("cc", "gcc", "clang"), "ninja": ("ninja", "ninja-build")}
 _REBOOT: Final = Path("/var/run/reboot-required")
 _REBOOT_FOR: Final = Path("/var/run/reboot-required.pkgs")
 _BOOT: Final = Path("/boot")
@@ -81,7 +81,11 @@ def _rights(patient: Patient) -> Iterator[Outcome]:
         return
     denied = list(_denied(patient, may_read_log=owner.may(_CAP_SYSLOG)))
     who = "root" if owner.is_root else f"user {owner.uid}"
-    yield warned(f"{who} may not see {listed(denied)}", denied=denied) if denied else passed(f"{who} may see all of it")
+    yield (
+        warned(f"{who} may not see {listed(denied)}", denied=denied)
+        if denied
+        else passed(f"{who} may see all that the doctor looks at")
+    )
 
 
 def _denied(patient: Patient, *, may_read_log: bool) -> Iterator[str]:
