@@ -1,0 +1,165 @@
+"""Reads what the kernel has logged of cards since boot: Xid and SXid errors, and cards that fell off the bus."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from llmgw.core.hardware.findings import Problem, cut
+from workers import tools
+from workers.discovery.pci import canonical
+from workers.ports import Machine, ToolResult
+from workers.settings import NodeSettings
+
+
+class Kind(StrEnum):
+    """What a line of the kernel's log is about."""
+
+    XID = "xid"
+    LOST = "lost"
+    """A card has fallen off the bus; may come without an Xid."""
+    SXID = "sxid"
+    LOADED = "driver-loaded"
+    """What was logged of cards before is of a driver that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """One line worth knowing of."""
+
+    kind: Kind
+    literal: str
+    pci_address: str | None = None
+    """Of the card or switch that it names."""
+    number: int | None = None
+    """Of an Xid or SXid."""
+    is_fatal: bool = False
+    """For an SXid."""
+    seconds: float | None = None
+    """Since boot, where the line says."""
+
+
+class XidClass(StrEnum):
+    """What an Xid asks for; NVIDIA's catalogue of Xid errors."""
+
+    APPLICATION = "application"
+    """The program's fault: nothing is wrong with the card."""
+    WARN = "warn"
+    RESET = "reset"
+    NODE = "node"
+    """The card is off the bus: power-cycle."""
+
+
+_BY_CLASS: Final = MappingProxyType(
+    {
+        XidClass.APPLICATION: (13, 31, 32, 43, 45, 68, 69, 94, 137),
+        XidClass.WARN: (63, 74, 92, 121, 154, 168, 172, *range(144, 151)),
+        XidClass.RESET: (48, 64, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 157, 158, 167, 171),
+        XidClass.NODE: (79,),
+    }
+)
+_CLASS_OF: Final = MappingProxyType({number: kind for kind, numbers in _BY_CLASS.items() for number in numbers})
+MEANS: Final = MappingProxyType(
+    {
+        48: "double-bit ECC error",
+        63: "a row of memory was remapped, or a page retired",
+        64: "remapping a row of memory failed",
+        74: "NVLink error",
+        79: "fell off the bus",
+        92: "many corrected memory errors",
+        94: "contained memory error",
+        95: "uncontained memory error",
+        109: "context switch timed out",
+        110: "security fault",
+        119: "the card's own processor (GSP) does not answer",
+        120: "error of the card's own processor (GSP)",
+        121: "error on the link to the CPU (C2C)",
+        136: "link training failed",
+        140: "unrecovered ECC error",
+        143: "initialisation failed",
+        154: "the recovery that it needs has changed",
+    }
+)
+
+_ADDRESS: Final = r"(?P<pci>(?:PCI:)?[0-9a-fA-F]{1,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_PATTERNS: Final = (
+    (
+        Kind.SXID,
+        re.compile(
+            rf"nvidia-nvswitch\S*: SXid \({_ADDRESS}\): (?P<number>\d+), (?P<fatal>Fatal|Non-fatal)", re.IGNORECASE
+        ),
+    ),
+    (Kind.XID, re.compile(rf"NVRM: (?:GPU at [^:]*: )?Xid \({_ADDRESS}\).*?: (?P<number>\d+),")),
+    (Kind.LOST, re.compile(rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus")),
+    (Kind.LOADED, re.compile(r"NVRM: loading NVIDIA UNIX")),
+)
+_STAMPS: Final = (re.compile(r"^\[\s*(\d+\.\d+)\]"), re.compile(r"^\d+,\d+,(\d+),[^;]*;"))
+_MICROSECONDS: Final = 1e6
+_MOST: Final = 2000
+
+
+def xid_class(number: int) -> XidClass:
+    """Return what an Xid asks for; one that is not in the catalogue is worth a look."""
+    return _CLASS_OF.get(number, XidClass.WARN)
+
+
+def read(machine: Machine, settings: NodeSettings) -> tuple[tuple[KernelEvent, ...], tuple[Problem, ...]]:
+    """Read this boot's log by dmesg, else by journalctl; what may not be read is one problem."""
+    answer = tools.ask(machine, settings, "dmesg")
+    if not answer.ok or not answer.out.strip():
+        journal = tools.ask(machine, settings, "journalctl", "-k", "-b", "0", "-o", "short-monotonic", "--no-pager")
+        if not journal.ok:
+            return (), (_unreadable(answer, journal),)
+        answer = journal
+    return parse(answer.out), ()
+
+
+def _unreadable(dmesg: ToolResult, journal: ToolResult) -> Problem:
+    said = next((text for text in (dmesg.err, dmesg.problem, journal.err, journal.problem) if text.strip()), "")
+    text = (
+        "the kernel's log may not be read, so Xid errors are not known: let the worker's user read it "
+        "(`sysctl kernel.dmesg_restrict=0`, or the group systemd-journal)"
+    )
+    return Problem(code="kernel-log.not-allowed", fact="kernel log", text=text, literal=cut(said))
+
+
+def parse(text: str) -> tuple[KernelEvent, ...]:
+    """Read lines of dmesg, of dmesg -T, of the journal and of /dev/kmsg; the last ones where there are very many."""
+    return tuple(_events(text))[-_MOST:]
+
+
+def _events(text: str) -> Iterator[KernelEvent]:
+    for line in text.splitlines():
+        for kind, pattern in _PATTERNS:
+            if found := pattern.search(line):
+                yield _event(kind, line, found)
+                break
+
+
+def _event(kind: Kind, line: str, found: "re.Match[str]") -> KernelEvent:
+    told = found.groupdict()
+    fatal = (told.get("fatal") or "").lower()
+    return KernelEvent(
+        kind=kind,
+        literal=cut(line),
+        pci_address=canonical(told["pci"]) if told.get("pci") else None,
+        number=int(told["number"]) if told.get("number") else None,
+        is_fatal=bool(fatal) and not fatal.startswith("non"),
+        seconds=_seconds(line),
+    )
+
+
+def _seconds(line: str) -> float | None:
+    for pattern in _STAMPS:
+        if found := pattern.match(line):
+            stamp = float(found[1])
+            return stamp if "." in found[1] else stamp / _MICROSECONDS
+    return None
+
+
+def since_the_driver(events: tuple[KernelEvent, ...]) -> tuple[KernelEvent, ...]:
+    """Return those after the driver was last loaded: a reload, as a reboot, ends what was wrong before."""
+    loads = [at for at, event in enumerate(events) if event.kind is Kind.LOADED]
+    return events[loads[-1] + 1 :] if loads else events
