@@ -1,7 +1,4 @@
-"""The program that asks NVML: one line of JSON for the driver, one for each card as it is read, one at the end.
-
-python -m workers.discovery.nvidia.nvml_child [path of libnvidia-ml]
-"""
+"""What the child does: it loads NVML, asks card after card, and tells each at once."""
 
 import ctypes
 import sys
@@ -12,15 +9,16 @@ from typing import Final
 import msgspec
 
 from llmgw.core.hardware.gpus import Driver, Gpu
-from workers.discovery.nvidia.nvml import Begun, Done, Line, NoAnswer, Told
 from workers.discovery.nvidia.nvml_asking import Asker
 from workers.discovery.nvidia.nvml_gpu import read_card
+from workers.discovery.nvidia.nvml_lines import Begun, Done, Line, NoAnswer, Told
 
 _CODES: Final = {
     4: "not-allowed",
     9: "driver-not-loaded",
     12: "library-not-found",
     13: "function-not-found",
+    17: "os",
     18: "mismatch",
 }
 """Numbers of nvmlReturn_t that speak of the machine as a whole."""
@@ -43,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     for index in range(driver.attached or 0):
         _say(_card(pynvml, index))
     _say(Done())
+    # No nvmlShutdown: the process ends here, and a broken driver may never come back from one more call.
     return 0
 
 
@@ -66,7 +65,9 @@ def _driver(nvml: ModuleType) -> Driver:
 def _card(nvml: ModuleType, index: int) -> Told:
     """Read one card; one that is lost is there all the same, under its own number."""
     asker = Asker(nvml, f"gpu {index}")
-    card = asker.ask("uuid", "nvmlDeviceGetHandleByIndex", index)
+    card = asker.ask("handle", "nvmlDeviceGetHandleByIndex", index)
+    if card is None and asker.is_refused:
+        return Told(None, tuple(asker.problems))  # the card may be well; it is not for us
     if card is None:
         said = asker.lost or (asker.problems[0].literal if asker.problems else "it has no handle")
         return Told(Gpu(index=index, failed=said))
@@ -83,7 +84,3 @@ def _fail(code: str, words: str) -> int:
 def _say(line: Line) -> None:
     sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
     sys.stdout.flush()  # at once: what is told before a hang is not lost
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
