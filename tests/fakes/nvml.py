@@ -9,13 +9,14 @@ import pytest
 SOURCE = Path(__file__).with_name("nvml.c")
 
 
-def compiled(folder):
-    """Return the library's path, or skip where there is no compiler."""
+def compiled(folder, *, old=False):
+    """Return the library's path, or skip where there is no compiler; an old one has nothing that came after R470."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler for the made-up NVML: apt-get install gcc")
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
+    age = ("-DOLD",) if old else ()
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", *age, "-o", library, SOURCE], check=True)
     return library
 
 
