@@ -16,12 +16,15 @@ from llmgw import logs, telemetry
 from llmgw.core.engines import ENGINES
 from workers.discovery import readable
 from workers.discovery.collect import Collector
+from workers.doctor import command
+from workers.doctor.run import examine, patient_of
 from workers.engines import programs
 from workers.ports import Machine
 from workers.recording import form, writing
 from workers.recording.recorder import RecordingMachine
 from workers.recording.replay import NotReplayable, open_folder
-from workers.settings import FILE_VARIABLE, KEYS, REQUIRED, NodeSettings, WrongSetting, read_settings
+from workers.settings import FILE_VARIABLE, KEYS, REQUIRED, NodeSettings, WrongSetting, fabrics_from_text, read_settings
+from workers.supervisor.journal import engines_of
 from workers.system import RealMachine
 
 DONE: Final = 0
@@ -91,13 +94,23 @@ def _parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop-engines", help="end the engines that a stopped worker has left running")
     stop.add_argument("--patience-s", type=float, default=5.0, help="how long they may take (%(default)s)")
     stop.add_argument("--dry-run", action="store_true", help="only say which run; exits with 1 if any does")
+    doctor = commands.add_parser("doctor", help="check everything a node needs, and say how to cure what is wrong")
+    command.add_arguments(doctor)
+    doctor.add_argument(
+        "--fabric",
+        action="append",
+        default=[],
+        metavar="NAME=HCA,…",
+        help="take these ports for a fabric; repeatable",
+    )
     record = commands.add_parser("record", help="write what this machine answers into a folder, its identity replaced")
     record.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    for command in (run, look, stop, record):
-        command.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
-    for command in (look, record):
-        _add_overrides(command)
-    look.add_argument("--replay", type=Path, metavar="DIR", help="look at a recorded machine instead of this one")
+    for each in (run, look, doctor, stop, record):
+        each.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
+    for each in (look, doctor, record):
+        _add_overrides(each)
+    for each in (look, doctor):
+        each.add_argument("--replay", type=Path, metavar="DIR", help="look at a recorded machine instead of this one")
     return parser
 
 
@@ -122,6 +135,8 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Node
     mistakes = tuple(value for value in values.values() if isinstance(value, WrongSetting))
     if mistakes:
         raise _wrong(mistakes)
+    if fabrics := _fabrics(arguments):
+        values["fabrics"] = fabrics
     return dataclasses.replace(settings, **values)  # type: ignore[arg-type]  # each kind reads what its field holds
 
 
@@ -143,6 +158,15 @@ def _value(override: Override, told: str) -> object:
         return kind.read(kind.from_text(said))
     except ValueError:
         return WrongSetting("", override.flag, "cannot be used", f"give {kind.expected}")
+
+
+def _fabrics(arguments: argparse.Namespace) -> object:
+    """Read `--fabric NAME=HCA,…`, as often as it was given; raises Wrong."""
+    given = getattr(arguments, "fabric", [])
+    try:
+        return KEYS["fabrics"].read(fabrics_from_text(";".join(given)))
+    except ValueError:
+        raise _wrong([WrongSetting("", "--fabric", "cannot be used", "give compute=mlx5_0,mlx5_1:2")]) from None
 
 
 def _refuse_trees(given: Sequence[Override]) -> None:
@@ -214,9 +238,9 @@ def _real_machine(settings: NodeSettings) -> Iterator[RealMachine]:
 def _looking(arguments: argparse.Namespace, settings: NodeSettings) -> int:
     if arguments.replay is None:
         with _real_machine(settings) as machine:
-            return _inventory(arguments, settings, machine)
+            return _look(arguments, settings, machine)
     try:
-        return _inventory(arguments, settings, open_folder(arguments.replay))
+        return _look(arguments, settings, open_folder(arguments.replay))
     except NotReplayable as wrong:
         print(f"llmgw-node: --replay: {wrong}", file=sys.stderr)
         return BAD_USAGE
@@ -224,11 +248,14 @@ def _looking(arguments: argparse.Namespace, settings: NodeSettings) -> int:
 
 def _collector(settings: NodeSettings, machine: Machine) -> Collector:
     found = {name: programs.find(name, settings, machine) for name in ENGINES}
-    return Collector(machine, settings, found, patience_s=_PATIENCE_S)
+    pids = engines_of(machine, settings.state)
+    return Collector(machine, settings, found, patience_s=_PATIENCE_S, engines=lambda: pids)
 
 
-def _inventory(arguments: argparse.Namespace, settings: NodeSettings, machine: Machine) -> int:
+def _look(arguments: argparse.Namespace, settings: NodeSettings, machine: Machine) -> int:
     inventory = _collector(settings, machine).collect()
+    if arguments.command == "doctor":
+        return command.run(arguments, machine, settings, inventory, is_replay=arguments.replay is not None)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(inventory)).decode())
     else:
@@ -244,7 +271,8 @@ def _record(folder: Path, settings: NodeSettings) -> int:
         return BAD_USAGE
     with _real_machine(settings) as machine:
         recording = RecordingMachine(machine)
-        _collector(settings, recording).collect()
+        inventory = _collector(settings, recording).collect()
+        examine(patient_of(recording, settings, inventory))  # so that a replay can be examined, too
         try:
             replaced = writing.write(recording.notes, machine, folder, writing.settings_text(settings))
         except OSError as error:

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from llmgw import telemetry
 from llmgw.core import wire
+from llmgw.core.hardware.examination import Examination
 from llmgw.core.hardware.findings import Finding
 from llmgw.core.units import LaunchId, NodeName, OrderId
 from llmgw.core.world import State
@@ -70,6 +71,7 @@ class Letter:
     """How often each was asked for until now; 0 when it is not to be said."""
     shards: tuple[wire.ShardStatus, ...] = ()
     answers: tuple[wire.Answer, ...] = ()
+    examination: Examination | None = None
 
 
 class Outbox:
@@ -81,6 +83,7 @@ class Outbox:
         self._told: OrderedDict[LaunchId, int] = OrderedDict()
         self._registrations = [0, 0]
         self._inventories = [0, 0]
+        self._examination: Examination | None = None
 
     def add(self, shards: Iterable[wire.ShardStatus], answers: Iterable[wire.Answer]) -> None:
         """Take news; a status that is older than what was said or is to be said of its launch is dropped."""
@@ -107,6 +110,10 @@ class Outbox:
         """Say what the machine is."""
         self._inventories[0] += 1
 
+    def want_examination(self, examination: Examination) -> None:
+        """Say what the doctor found; a later run replaces an earlier one that was not said."""
+        self._examination = examination
+
     def next(self) -> Letter | None:
         """Return what is to be said next; it stays until `said`."""
         answers = tuple(self._answers.values())
@@ -114,7 +121,9 @@ class Outbox:
             return Letter(self._registrations[0], self._inventories[0], tuple(self._shards.values()), answers)
         if self._shards or answers:
             return Letter(shards=tuple(self._shards.values())[:MOST_SHARDS], answers=answers)
-        return Letter(inventories=self._inventories[0]) if self._inventories[0] > self._inventories[1] else None
+        if self._inventories[0] > self._inventories[1]:
+            return Letter(inventories=self._inventories[0])
+        return Letter(examination=self._examination) if self._examination else None
 
     def can_wait(self) -> bool:
         """Tell whether there are only launches that will soon have more to say."""
@@ -125,6 +134,8 @@ class Outbox:
         """Cross off what was said; what has become newer meanwhile stays."""
         self._registrations[1] = max(self._registrations[1], letter.registrations)
         self._inventories[1] = max(self._inventories[1], letter.inventories)
+        if letter.examination is self._examination:
+            self._examination = None
         for status in letter.shards:
             self._tell(status)
             if self._shards.get(status.launch_id) is status:
@@ -179,6 +190,12 @@ class Reporter:
         """Have the inventory said."""
         with self._changed:
             self._outbox.want_inventory()
+            self._changed.notify()
+
+    def examined(self, examination: Examination) -> None:
+        """Have said what the doctor found."""
+        with self._changed:
+            self._outbox.want_examination(examination)
             self._changed.notify()
 
     def trace(self, launch_id: LaunchId, traceparent: str) -> None:
@@ -256,6 +273,8 @@ class Reporter:
             "seq": self._identity.next_seq(),
             "sent_at": self._machine.now(),
         }
+        if letter.examination is not None:
+            return wire.DoctorReport(**head, examination=letter.examination)
         if whole is None:
             return wire.ShardReport(**head, shards=letter.shards, answers=letter.answers)
         if not letter.registrations:

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from llmgw.core.units import OrderId
 from workers.app import make_app, run_worker, stop_on_signals
 from workers.discovery import changes
 from workers.discovery.collect import Collector
+from workers.discovery.remembered import LastCards
+from workers.doctor.watch import DoctorWatch
 from workers.engines import programs
 from workers.fetch import Fetcher
 from workers.heartbeat import Heart
@@ -24,6 +27,7 @@ from workers.ports import Machine
 from workers.report import CelerySender, Reporter, Whole
 from workers.settings import NodeSettings
 from workers.supervisor import Identity, Supervisor
+from workers.supervisor.files import FileShelf
 from workers.system import RealMachine
 
 log = structlog.get_logger(__name__)
@@ -31,13 +35,17 @@ log = structlog.get_logger(__name__)
 INVENTORY_S: Final = 60.0
 AGAIN_S: Final = 1.0
 """Until the first look has been successful: without one, a node cannot register."""
+CARDS_FILE: Final = "cards.json"
+"""In the state folder: the cards as the driver told them last."""
 STOP_S: Final = 2.0
 """A worker that was told to stop has this long; engines are not its children to wait for."""
 
 
-def make_collector(settings: NodeSettings, machine: Machine) -> Collector:
-    """Return what looks at this machine, and at the engines that are installed on it."""
-    return Collector(machine, settings, {name: programs.find(name, settings, machine) for name in ENGINES})
+def make_collector(settings: NodeSettings, machine: Machine, engines: Callable[[], AbstractSet[int]]) -> Collector:
+    """Return what looks at this machine and at its installed engines; `engines` tells the pids of ours that run."""
+    found = {name: programs.find(name, settings, machine) for name in ENGINES}
+    last = LastCards(FileShelf(settings.state / CARDS_FILE))
+    return Collector(machine, settings, found, engines=engines, last=last)
 
 
 class InventoryWatch:
@@ -117,7 +125,8 @@ class Node:
             push=self._reporter.push,
             findings_changed=self._register_again,
         )
-        self._inventory = InventoryWatch(make_collector(settings, machine).collect, self._reporter)
+        self._inventory = InventoryWatch(make_collector(settings, machine, self._pids).collect, self._reporter)
+        self._doctor = DoctorWatch(machine, settings, self._inventory.newest, self._reporter.examined)
         self._heart = Heart(settings.redis_url, settings.id, self._beat)
         self._closed = threading.Lock()
 
@@ -126,6 +135,7 @@ class Node:
         self._supervisor.adopt()
         self._reporter.start()
         self._inventory.start()
+        self._doctor.start()
         kept = len(self._supervisor.statuses())
         log.info("node started", state=str(self._settings.state), epoch=self._identity.epoch, launches=kept)
 
@@ -134,6 +144,7 @@ class Node:
         if not self._closed.acquire(blocking=False):
             return
         self._inventory.stop()
+        self._doctor.stop()
         self._supervisor.close()
         self._reporter.close()
         self._heart.close()
@@ -164,9 +175,15 @@ class Node:
             return
         self._reporter.push(*([status] if status else []), answer=answer)
         log.info("order answered", kind=type(order).__name__, answer=answer.kind.value, code=answer.code)
-        hello = isinstance(order, wire.HelloOrder) and answer.kind is not wire.AnswerKind.REFUSED
-        if hello:
+        if answer.kind is wire.AnswerKind.REFUSED:
+            return
+        if isinstance(order, wire.HelloOrder):
             self._register_again()
+        elif isinstance(order, wire.ExamineOrder):
+            self._doctor.ask()
+
+    def _pids(self) -> AbstractSet[int]:
+        return {status.pid for status in self._supervisor.statuses() if status.pid}
 
     def _register_again(self) -> None:
         if self._inventory.told:  # else the first look is not over, and registers by itself

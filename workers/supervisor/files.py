@@ -24,3 +24,18 @@ def read_or_none(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+class FileShelf:
+    """A file of a few kilobytes that is replaced whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> bytes | None:
+        """Return what lies there; None for nothing; raises OSError."""
+        return self._path.read_bytes() if self._path.exists() else None
+
+    def write(self, data: bytes) -> None:
+        """Replace it; raises OSError."""
+        write_atomically(self._path, data, durable=False)

@@ -15,6 +15,7 @@ from llmgw.core.units import LaunchId, OrderId, Seconds
 from llmgw.core.wire import Failure, LaunchOrder, Step
 from llmgw.core.world import State
 from workers.engines.process import PID_FILE_VERSION, Fingerprint
+from workers.ports import Machine
 from workers.supervisor import logfile
 from workers.supervisor.files import read_or_none, write_atomically
 
@@ -199,3 +200,13 @@ class Tombstones:
 
     def __contains__(self, launch_id: object) -> bool:
         return launch_id in self._buried
+
+
+def engines_of(machine: Machine, state: Path) -> frozenset[int]:
+    """Return the pids in a state folder's pid files, for whoever has no worker to ask; torn ones are left out."""
+    folder = state / "launches"
+    found = (
+        parse_pid_file((machine.read_text(folder / name / "pid.json") or "").encode(), name)
+        for name in machine.names_in(folder)
+    )
+    return frozenset(each.pid for each in found if not isinstance(each, Unusable))

@@ -7,6 +7,7 @@ import pytest
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.world import DeviceKind
 from tests.fakes.machine import FakeMachine
+from tests.workers.discovery.nvidia import smi
 from workers.discovery.collect import Collector
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
@@ -106,84 +107,88 @@ def test_an_engine_that_is_not_there_is_a_problem():
 # --- cards --------------------------------------------------------------------------------------------------------
 
 
-def a_gpu_machine(nvml, cards="GPU-a, NVIDIA L40S, 46068\n", modes="GPU-a, Disabled\n"):
-    answers = {
-        NVML: nvml,
-        f"{SMI} --query-gpu=uuid,name,memory.total --format=csv,noheader,nounits": ToolResult(0, cards),
-        f"{SMI} --query-gpu=uuid,mig.mode.current --format=csv,noheader,nounits": ToolResult(0, modes),
-    }
-    return FakeMachine(files={**PLAIN, "/dev/nvidiactl": ""}, programs={"nvidia-smi": SMI}, tools=answers)
-
-
 def gpus(found):
-    return [device for device in found.devices if device.kind is DeviceKind.GPU]
+    return [device for device in found.devices if device.kind is not DeviceKind.CPU]
 
 
-def test_nvml_is_asked_first():
-    said = f'[{{"uuid": "GPU-b", "name": "NVIDIA H100 80GB HBM3", "memory": {81559 * MIB}}}]'
-    found = look(a_gpu_machine(ToolResult(0, said)))
-    assert [(gpu.id, gpu.device_class, gpu.slots, gpu.unhealthy) for gpu in gpus(found)] == [
-        ("GPU-b", "h100-80g", 1, None)
+def a_gpu_machine(xml, listing="", **more):
+    machine = smi.a_machine(xml, listing, **more)
+    machine.files = {**PLAIN, **machine.files}
+    return machine
+
+
+def test_cards_are_offered_with_their_facts():
+    found = look(a_gpu_machine(smi.a_log(smi.a_card(0), smi.a_card(1))), nvml="off")
+    assert [(gpu.id, gpu.device_class, gpu.label, gpu.unhealthy) for gpu in gpus(found)] == [
+        (smi.uuid(0), "h100-80g", "0", None),
+        (smi.uuid(1), "h100-80g", "1", None),
     ]
-    assert found.problems == ()
+    assert (len(found.gpus), found.driver.source, found.gpus_stale_since) == (2, "nvidia-smi", None)
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (ToolResult(1, err="Driver/library version mismatch\n"), "NVML ended with 1: Driver/library version mismatch"),
-        (ToolResult(None, problem="no answer within 10 s"), "NVML gave no answer within 10 s"),
-        (ToolResult(-11), "NVML ended with -11"),
-        (ToolResult(0, "garbage"), "NVML ended with 0: garbage"),
-    ],
-)
-def test_where_nvml_fails_nvidia_smi_is_asked_and_that_is_said(answer, says):
-    found = look(a_gpu_machine(answer))
-    assert [gpu.id for gpu in gpus(found)] == ["GPU-a"]
-    assert says in texts(found)[0]
-    assert "nvidia-smi is asked instead" in texts(found)[0]
+def test_a_finding_keeps_its_card_out_and_goes_when_the_hardware_is_well():
+    ill = "<gpu_recovery_action>GPU Reset</gpu_recovery_action>"
+    (gpu,) = gpus(look(a_gpu_machine(smi.a_log(smi.a_card(0, more=ill))), nvml="off"))
+    assert gpu.unhealthy_code == "device.unhealthy.recovery"
+    (gpu,) = gpus(look(a_gpu_machine(smi.a_log(smi.a_card(0))), nvml="off"))
+    assert gpu.unhealthy is None
 
 
-def test_nvml_may_be_switched_off():
-    machine = a_gpu_machine(ToolResult(1))
+def test_the_kernels_log_speaks_of_its_card():
+    xid = "[1.0] NVRM: Xid (PCI:0000:01:00): 119, pid=1, name=x, Timeout\n"
+    machine = a_gpu_machine(smi.a_log(smi.a_card(0), smi.a_card(1)), tools={"dmesg": ToolResult(0, xid)})
+    machine.programs = {**machine.programs, "dmesg": "dmesg"}
     found = look(machine, nvml="off")
-    assert [gpu.device_class for gpu in gpus(found)] == ["l40s-45g"]
-    assert found.problems == ()
-    assert not [call for call in machine.calls if call[0] == sys.executable]
+    assert [gpu.unhealthy_code for gpu in gpus(found)] == ["device.unhealthy.xid", ""]
 
 
-@pytest.mark.parametrize(
-    ("cards", "modes", "ailment"),
-    [
-        ("GPU-a, NVIDIA A100-SXM4-40GB, 40960", "GPU-a, Enabled", "is in MIG mode, and its instances are not offered"),
-        ("GPU-a, NVIDIA A40, [GPU is lost]", "", "the driver says: GPU is lost"),
-        ("GPU-a, NVIDIA GB10, [N/A]", "", "the driver does not tell its name and memory"),
-    ],
-)
-def test_a_card_that_must_not_be_used_says_why(cards, modes, ailment):
-    (gpu,) = gpus(look(a_gpu_machine(ToolResult(1), cards, modes), nvml="off"))
-    assert gpu.unhealthy == ailment
+def test_memory_of_our_own_engines_is_not_anothers():
+    card = smi.a_card(0, memory=smi.fb(81559, 40000, 550)).replace(
+        "<processes>\n    </processes>",
+        "<processes><process_info><pid>7</pid><type>C</type><used_memory>39900 MiB</used_memory></process_info></processes>",
+    )
+    machine = a_gpu_machine(smi.a_log(card))
+    settings = NodeSettings(id="n1", nvml="off")
+    (held,) = gpus(Collector(machine, settings, {}).collect())
+    assert held.unhealthy_code == "device.foreign-memory"
+    (mine,) = gpus(Collector(machine, settings, {}, engines=lambda: {7}).collect())
+    assert mine.unhealthy is None
 
 
-@pytest.mark.parametrize(
-    ("cards", "says"),
-    [
-        ("No devices were found\n", "no GPU is offered: the driver lists none"),
-        ("[N/A], [GPU is lost], [N/A]\n", "GPU 0 is not offered: the driver gives it no UUID and says: GPU is lost"),
-    ],
-)
-def test_cards_that_cannot_be_named_are_told(cards, says):
-    found = look(a_gpu_machine(ToolResult(1), cards), nvml="off")
-    assert gpus(found) == []
-    assert says in texts(found)
+MISMATCH = ToolResult(18, "Failed to initialize NVML: Driver/library version mismatch\n")
 
 
-def test_a_driver_whose_tool_fails_is_told_in_its_own_words():
-    words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    machine = FakeMachine(files=PLAIN, programs={"nvidia-smi": SMI}, tools={SMI: ToolResult(9, words + "\n")})
-    assert texts(look(machine, nvml="off")) == (f"no GPU is offered: nvidia-smi ended with 9: {words}",)
+def test_the_last_cards_are_kept_as_stale_when_the_driver_tells_nothing_more():
+    machine = a_gpu_machine(smi.a_log(smi.a_card(0)))
+    collector = Collector(machine, NodeSettings(id="n1", nvml="off"), {})
+    before = collector.collect()
+    machine.tools = {"nvidia-smi": MISMATCH}
+    found = collector.collect()
+    assert [(gpu.id, gpu.unhealthy_code) for gpu in gpus(found)] == [(smi.uuid(0), "device.stale")]
+    assert found.gpus_stale_since == machine.now()
+    assert found.gpus[0].name == before.gpus[0].name
+    assert "nvidia-smi.mismatch" in {problem.code for problem in found.problems}
+    machine.tools = {"nvidia-smi -q -x": ToolResult(0, smi.a_log(smi.a_card(0)))}
+    assert gpus(collector.collect())[0].unhealthy is None
 
 
-def test_a_driver_without_its_tool_is_told():
-    machine = FakeMachine(files={**PLAIN, "/dev/nvidiactl": ""}, tools={NVML: ToolResult(1, err="no")})
-    assert texts(look(machine))[-1] == "no GPU is offered: nvidia-smi not found"
+def test_cards_that_are_gone_for_certain_are_gone():
+    machine = a_gpu_machine(smi.a_log(smi.a_card(0)))
+    collector = Collector(machine, NodeSettings(id="n1", nvml="off"), {})
+    collector.collect()
+    machine.tools = {"nvidia-smi": ToolResult(6, "No devices were found\n")}
+    assert gpus(collector.collect()) == []
+
+
+def test_memory_that_a_card_shares_with_the_machine_is_offered_once():
+    none = "<fb_memory_usage><total>Not Supported</total><used>N/A</used></fb_memory_usage>"
+    found = look(a_gpu_machine(smi.a_log(smi.a_card(0, name="NVIDIA GB10", memory=none))), nvml="off")
+    (device,) = found.devices
+    assert (device.kind, device.memory) == (DeviceKind.GPU, 15 * GIB)
+    assert "cpu.unified-memory" in {problem.code for problem in found.problems}
+
+
+def test_a_machine_without_cards_is_asked_nothing_about_them():
+    machine = FakeMachine(files=PLAIN)
+    look(machine)
+    assert not [call for call in machine.calls if call[0] in {"dmesg", "systemctl", "nvidia-smi"}]

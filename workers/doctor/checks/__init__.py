@@ -1,1 +1,23 @@
-"""The doctor's checks: one module a group, each with its catalogue."""
+"""The catalogue of checks, by what they look at, and those that are known and not made yet."""
+
+from typing import Final
+
+from workers.doctor.checks import (
+    cards,
+    disk,
+    fabrics,
+    kernel,
+    limits,
+    network,
+    ports,
+    rdma,
+    roce,
+    software,
+    time,
+)
+from workers.doctor.entry import Check
+
+_MODULES: Final = (cards, ports, fabrics, roce, rdma, kernel, limits, network, disk, time, software)
+CATALOGUE: Final[tuple[Check, ...]] = tuple(check for module in _MODULES for check in module.CHECKS)
+NOT_YET: Final[tuple[tuple[str, str, str], ...]] = tuple(entry for module in _MODULES for entry in module.NOT_YET)
+"""Id, what it would say, and why it does not."""

@@ -1,0 +1,25 @@
+"""What a look at the adapters comes to: ports, the fabrics that they make up, and what is wrong with them."""
+
+from typing import NamedTuple
+
+from llmgw.core.hardware.fabrics import Attachment, Proposal
+from llmgw.core.hardware.findings import Finding, Problem
+from llmgw.core.hardware.gpus import Gpu
+from llmgw.core.hardware.network import Port
+from workers.ports import Machine
+from workers.settings import NodeSettings
+
+
+class Network(NamedTuple):
+    """The adapters of a machine; one without any is a single-node island, which is no error."""
+
+    ports: tuple[Port, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def look(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -> Network:
+    """Look at the adapters, and at what is declared of them."""
+    return Network()

@@ -1,0 +1,132 @@
+"""`llmgw-node doctor`: runs the checks, prints what is wrong and how to cure it, and runs the safe cures when told."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from llmgw.core.hardware.examination import Examination, Examined
+from llmgw.core.nccl import WHY
+from llmgw.core.wire import Inventory
+from workers.doctor import kept
+from workers.doctor.checks import CATALOGUE, NOT_YET
+from workers.doctor.entry import Check, Group, Patient
+from workers.doctor.environments import with_environments
+from workers.doctor.run import examine, patient_of
+from workers.ports import Machine
+from workers.settings import NodeSettings
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+_SHOWN: Final = ("fail", "warn", "unknown")
+_FIX_S: Final = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("--json", action="store_true", help="print the inventory and every outcome with its evidence")
+    parser.add_argument("--only", action="append", default=[], metavar="ID|GROUP", help="run these checks alone")
+    parser.add_argument("--list", action="store_true", help="print all checks, and those that are not made yet")
+    parser.add_argument("--all", action="store_true", help="print what passes, too")
+    parser.add_argument(
+        "--fix", action="store_true", help="run the cures that are safe while engines serve, after asking"
+    )
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
+
+
+def run(
+    arguments: argparse.Namespace, machine: Machine, settings: NodeSettings, inventory: Inventory, *, is_replay: bool
+) -> int:
+    """Run it; 0 when nothing fails, 1 when something does, 2 for a check that is not known."""
+    checks = [check for check in CATALOGUE if not arguments.only or {check.id, check.group.value} & set(arguments.only)]
+    known = {check.id for check in CATALOGUE} | {group.value for group in Group}
+    if unknown := [word for word in arguments.only if word not in known]:
+        print(f"llmgw-node: --only: there is no check {unknown[0]} – `--list` prints them", file=sys.stderr)
+        return BAD_USAGE
+    if arguments.list:
+        print("\n".join(_listed(checks)))
+        return DONE
+    patient = _patient(machine, settings, inventory)
+    told = with_environments(examine(patient, checks), inventory)
+    if not is_replay and not arguments.only:
+        kept.write(machine, settings.state, patient.now, patient.counters)
+    if arguments.json:
+        document = {"inventory": inventory, "examination": told}
+        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        print("\n".join(lines(told, everything=arguments.all)))
+    if arguments.fix and not is_replay:
+        told = _fix(told, checks, patient, is_agreed=arguments.yes)
+    return FAILED if told.count("fail") else DONE
+
+
+def _patient(machine: Machine, settings: NodeSettings, inventory: Inventory) -> Patient:
+    before = kept.read(machine, settings.state)
+    counters = before.counters if before else None
+    return patient_of(machine, settings, inventory, earlier=counters, earlier_at=before.at if before else None)
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
+    """Say what was found, the most serious first, and the NCCL environment of each fabric."""
+    for outcome in told.outcomes:
+        if outcome.verdict in _SHOWN or everything:
+            yield from _outcome(outcome)
+    for fabric, environment in told.environments.items():
+        yield f"NCCL environment of a shard on {fabric}:"
+        yield from (f"  {name}={value}  # {WHY[name]}" for name, value in environment.items())
+    for fabric, why in told.refused.items():
+        yield f"NCCL environment of a shard on {fabric}: none, {why}"
+    counts = [f"{told.count(word)} {word}" for word in (*_SHOWN, "pass", "not-applicable")]
+    yield f"{', '.join(counts)}, in {told.took_s:.1f} s"
+
+
+def _outcome(outcome: Examined) -> Iterator[str]:
+    yield f"{outcome.verdict.upper():8} {outcome.check}: {outcome.text}"
+    if outcome.costs:
+        yield f"           costs: {outcome.costs}"
+    if outcome.cure.text:
+        yield f"           cure:  {outcome.cure.text}"
+    if outcome.cure.command:
+        undo = f"; undo: {outcome.cure.undo}" if outcome.cure.undo else ""
+        yield f"           {'safe' if outcome.cure.safe else 'NOT safe while engines serve'}: {outcome.cure.command}{undo}"
+
+
+def _listed(checks: Sequence[Check]) -> Iterator[str]:
+    for check in checks:
+        yield f"{check.id:28} {check.group.value:10} {check.title}"
+    for name, title, why in NOT_YET:
+        yield f"{name:28} not yet    {title}: {why}"
+
+
+# --- cures --------------------------------------------------------------------------------------------------------
+
+
+def _fix(told: Examination, checks: Sequence[Check], patient: Patient, *, is_agreed: bool) -> Examination:
+    """Run the safe cures of what is not well, each after a yes, and look again."""
+    due = {
+        outcome.cure.command for outcome in told.outcomes if outcome.verdict in {"fail", "warn"} and outcome.cure.safe
+    }
+    for command in sorted(due - {""}):
+        if not is_agreed and not _agreed(command):
+            continue
+        print(f"$ {command}")
+        done = patient.machine.output(("/bin/sh", "-c", command), _FIX_S)
+        print(done.out + done.err + (done.problem or f"ended with {done.code}"))
+    if not due - {""}:
+        print("nothing that is not well has a safe cure")
+        return told
+    again = patient_of(patient.machine, patient.settings, patient.inventory)
+    after = examine(again, checks)
+    print(f"after it: {after.count('fail')} fail, {after.count('warn')} warn")
+    return after
+
+
+def _agreed(command: str) -> bool:
+    if not sys.stdin.isatty():
+        print(f"not run, since there is nobody to ask (give --yes): {command}")
+        return False
+    return input(f"run `{command}`? [y/N] ").strip().lower() in {"y", "yes"}
