@@ -1,63 +1,16 @@
-"""Both ways to ask for the cards tell the same of the same machine."""
+"""Both ways to ask for the cards tell the same of the same machine.
 
-import os
+What NVML alone tells, and nvidia-smi in none of its forms: who is at the other end of an NVLink.
+"""
 
-import msgspec
 import pytest
 
 from llmgw.core.hardware.gpus import FabricState
-from llmgw.core.units import GIB, MIB
+from llmgw.core.units import MIB, Bytes
+from tests.conformance.both_ways import Both, nvml_card
 from tests.fakes import nvml as fake_nvml
 from tests.workers.discovery.nvidia.smi import a_card, a_log, bus, fb, listed, mig_uuid, uuid
-from workers.discovery.nvidia.find import find
-from workers.settings import NodeSettings
-from workers.system import RealMachine
-
-SMI = """#!/bin/sh
-case "$*" in
-  "-q -x") cat {folder}/xml ;;
-  "-L") cat {folder}/list ;;
-  "--query-gpu=uuid,compute_cap "*) cat {folder}/capabilities ;;
-  "nvlink --status") cat {folder}/links ;;
-  *) echo 'Invalid combination of input arguments.'; exit 2 ;;
-esac
-"""
-
-
-class Both:
-    """A machine with one driver that is asked by NVML and by nvidia-smi."""
-
-    def __init__(self, folder, library):
-        self.folder, self.library = folder, library
-        (folder / "sys").mkdir()
-        (folder / "proc").mkdir()
-
-    def described(self, cards, xml, listing="", capabilities="", links=""):
-        fake_nvml.described(self.folder, driver="535.161.08", cuda=12020, cards=cards)
-        for name, text in (("xml", xml), ("list", listing), ("capabilities", capabilities), ("links", links)):
-            (self.folder / name).write_text(text, "utf-8")
-        tool = self.folder / "nvidia-smi"
-        tool.write_text(SMI.format(folder=self.folder), "utf-8")
-        tool.chmod(0o755)
-
-    def cards(self, nvml):
-        settings = NodeSettings(id="n1", nvml=nvml, nvidia_smi=str(self.folder / "nvidia-smi"))
-        environment = {**os.environ, "FAKE_NVML": str(self.folder / "nvml.txt")}
-        machine = RealMachine(environment, sysfs=self.folder / "sys", proc=self.folder / "proc")
-        return find(machine, settings)
-
-    def same(self):
-        """The cards, once both ways agreed on them."""
-        by_library, by_tool = self.cards(str(self.library)), self.cards("off")
-        assert [msgspec.to_builtins(gpu) for gpu in by_library.gpus] == [
-            msgspec.to_builtins(gpu) for gpu in by_tool.gpus
-        ]
-        assert (by_library.driver.source, by_tool.driver.source) == ("nvml", "nvidia-smi")
-        assert msgspec.structs.replace(by_library.driver, source="") == msgspec.structs.replace(
-            by_tool.driver, source=""
-        )
-        assert {problem.fact for problem in by_library.problems} == {problem.fact for problem in by_tool.problems}
-        return by_tool
+from workers.discovery.devices import offered
 
 
 @pytest.fixture(scope="session")
@@ -68,22 +21,6 @@ def library(tmp_path_factory):
 @pytest.fixture
 def both(tmp_path, library):
     return Both(tmp_path, library)
-
-
-def nvml_card(number, **facts):
-    """What NVML says of the card that `a_card` makes."""
-    told = {"uuid": uuid(number), "name": "NVIDIA H100 80GB HBM3", "pci": bus(number + 1), "minor": number}
-    told |= {
-        "total": 81559,
-        "used": 4,
-        "reserved": 550,
-        "free": 0,
-        "temperature": 36,
-        "utilization": 3,
-        "sm_clock": 1410,
-    }
-    told |= {"persistence": 1, "compute_mode": 0, "compute": "", "graphics": ""}
-    return {name: value for name, value in {**told, **facts}.items() if value is not None}
 
 
 def test_eight_cards_on_a_fabric(both):
@@ -198,17 +135,229 @@ def test_a_fabric_that_is_being_joined(both):
     assert both.same().gpus[0].fabric.state is FabricState.IN_PROGRESS
 
 
-def test_the_library_alone_tells_of_a_card_that_is_lost(both):
+def test_a_fabric_that_is_not_well(both):
+    health = (
+        "<health><summary>Unhealthy</summary><bandwidth>Degraded</bandwidth>"
+        "<route_recovery_in_progress>False</route_recovery_in_progress><route_unhealthy>True</route_unhealthy>"
+        "<access_timeout_recovery>False</access_timeout_recovery><incorrect_configuration>None</incorrect_configuration></health>"
+    )
+    block = (
+        "<fabric><state>Completed</state><status>Success</status><cliqueId>7</cliqueId>"
+        f"<clusterUuid>dc6e40c4-d722-4357-9ba6-5291dd461278</clusterUuid>{health}</fabric>"
+    )
+    both.described([nvml_card(0, fabric="3,0,7,dc6e40c4d72243579ba65291dd461278,199,2")], a_log(a_card(0, more=block)))
+    fabric = both.same().gpus[0].fabric
+    assert (fabric.health, fabric.bandwidth, fabric.route_unhealthy) == ("unhealthy", "degraded", True)
+
+
+READINGS = """
+    <vbios_version>90.04.38.00.03</vbios_version>
+    <display_active>Disabled</display_active>
+    <gpu_virtualization_mode><virtualization_mode>Pass-Through</virtualization_mode></gpu_virtualization_mode>
+    <pci><pci_gpu_link_info><pcie_gen><max_link_gen>3</max_link_gen><current_link_gen>1</current_link_gen></pcie_gen>
+      <link_widths><max_link_width>16x</max_link_width><current_link_width>8x</current_link_width></link_widths>
+      </pci_gpu_link_info><replay_counter>2</replay_counter></pci>
+    <performance_state>P8</performance_state>
+    <clocks_event_reasons><clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>
+      <clocks_event_reason_sw_power_cap>Not Active</clocks_event_reason_sw_power_cap>
+      <clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown></clocks_event_reasons>
+    <ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Enabled</pending_ecc></ecc_mode>
+    <ecc_errors><volatile><sram_correctable>0</sram_correctable><sram_uncorrectable>1</sram_uncorrectable>
+      <dram_correctable>5</dram_correctable><dram_uncorrectable>2</dram_uncorrectable></volatile>
+      <aggregate><sram_correctable>0</sram_correctable><sram_uncorrectable>1</sram_uncorrectable>
+      <dram_correctable>9</dram_correctable><dram_uncorrectable>3</dram_uncorrectable>
+      <sram_threshold_exceeded>No</sram_threshold_exceeded></aggregate>
+      <channel_repair_pending>No</channel_repair_pending><tpc_repair_pending>Yes</tpc_repair_pending>
+      <unrepairable_memory>No</unrepairable_memory></ecc_errors>
+    <remapped_rows><remapped_row_corr>1</remapped_row_corr><remapped_row_unc>2</remapped_row_unc>
+      <remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>
+      <row_remapper_histogram><row_remapper_histogram_max>640 bank(s)</row_remapper_histogram_max>
+      <row_remapper_histogram_none>0 bank(s)</row_remapper_histogram_none></row_remapper_histogram></remapped_rows>
+    <gpu_power_readings><power_state>P8</power_state><power_draw>9.62 W</power_draw>
+      <current_power_limit>70.00 W</current_power_limit><default_power_limit>72.00 W</default_power_limit>
+      </gpu_power_readings>
+    <addressing_mode>HMM</addressing_mode>
+    <gpu_recovery_action>DRAIN_AND_RESET</gpu_recovery_action>
+"""
+SAID = {
+    "vbios": "90.04.38.00.03",
+    "display": 0,
+    "virtualization": 1,
+    "gen_max": 3,
+    "gen": 1,
+    "width_max": 16,
+    "width": 8,
+    "replays": 2,
+    "pstate": 8,
+    "reasons": "0x41",
+    "ecc": 1,
+    "errors.0.0": 5,
+    "errors.1.0": 3,
+    "errors.0.1": 9,
+    "errors.1.1": 4,
+    "sram_exceeded": 0,
+    "repair": "0,1",
+    "unrepairable": 0,
+    "remapped": "1,2,1,0",
+    "spare_none": 0,
+    "milliwatts": 9620,
+    "limit": 70000,
+    "default_limit": 72000,
+    "addressing": 1,
+    "field.230": 4,
+}
+
+
+def test_all_readings(both):
+    both.described([nvml_card(0, **SAID)], a_log(a_card(0, more=READINGS)))
+    (gpu,) = both.same().gpus
+    assert (gpu.recovery_action, gpu.throttle_reasons) == ("drain-and-reset", ("hw-thermal", "idle"))
+    assert (gpu.power_watts, gpu.pcie_width, gpu.ecc.uncorrected_aggregate) == (9.62, 8, 4)
+    assert (gpu.remapped_rows.pending, gpu.ecc.tpc_repair_pending, gpu.virtualization) == (True, True, "pass-through")
+
+
+NOTHING = """
+    <gpu_virtualization_mode><virtualization_mode>None</virtualization_mode></gpu_virtualization_mode>
+    <ecc_mode><current_ecc>N/A</current_ecc><pending_ecc>N/A</pending_ecc></ecc_mode>
+    <ecc_errors><volatile><sram_uncorrectable>N/A</sram_uncorrectable></volatile></ecc_errors>
+    <retired_pages><multiple_single_bit_retirement><retired_count>N/A</retired_count></multiple_single_bit_retirement>
+      <pending_retirement>N/A</pending_retirement></retired_pages>
+    <remapped_rows>N/A</remapped_rows>
+    <fabric><state>N/A</state><status>N/A</status></fabric>
+    <gpu_recovery_action>N/A</gpu_recovery_action>
+    <gpu_power_readings><power_draw>Requested functionality has been deprecated</power_draw></gpu_power_readings>
+"""
+
+
+def test_a_card_that_knows_none_of_it(both):
+    name = "NVIDIA GeForce RTX 4090"
+    both.described(
+        [nvml_card(0, name=name, total=24564, milliwatts="!26", virtualization=0)],
+        a_log(a_card(0, name=name, memory=fb(24564, 4, 550), more=NOTHING)),
+    )
+    cards = both.same()
+    (gpu,) = cards.gpus
+    assert (gpu.device_class, gpu.mig_enabled, gpu.ecc.enabled, gpu.fabric) == ("rtx4090-24g", None, None, None)
+    assert cards.problems == ()
+
+
+def test_one_reading_that_failed(both):
+    card = a_card(0).replace("<gpu_temp>36 C</gpu_temp>", "<gpu_temp>Unknown Error</gpu_temp>")
+    both.described([nvml_card(0, temperature="!999")], a_log(card))
+    cards = both.same()
+    assert [problem.fact for problem in cards.problems] == ["gpu 0: temperature"]
+    assert (cards.gpus[0].temperature_celsius, cards.gpus[0].failed) == (None, None)
+
+
+def test_a_card_that_needs_a_reset(both):
+    word = "GPU requires reset"
+    card = a_card(0).replace("<gpu_temp>36 C</gpu_temp>", f"<gpu_temp>{word}</gpu_temp>")
+    card = card.replace("<gpu_util>3 %</gpu_util>", f"<gpu_util>{word}</gpu_util>")
+    both.described([nvml_card(0, temperature="!16", utilization="!16")], a_log(card))
+    assert both.same().gpus[0].failed == word
+
+
+def test_an_inforom_that_is_corrupted(both):
+    both.described([nvml_card(0, inforom="!14"), nvml_card(1, inforom=1)], a_log(a_card(0), a_card(1)))
+    with (both.folder / "xml").open("a", encoding="utf-8") as more:
+        more.write("WARNING: infoROM is corrupted at gpu 0000:01:00.0\n")
+    assert [gpu.inforom_ok for gpu in both.same().gpus] == [False, None]
+
+
+def test_links_and_their_errors(both):
+    links = {"link.0": 1, "link.0.replay": 2, "link.0.recovery": 0, "link.0.crc": 4, "link.0.remote": 2, "link.1": 0}
+    head = f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {uuid(0)})\n"
+    both.described(
+        [nvml_card(0, **{"field.91": 18, **links})],
+        a_log(a_card(0)),
+        links=f"{head}\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n",
+    )
+    counts = "\t Link 0: Replay Errors: 2\n\t Link 0: Recovery Errors: 0\n\t Link 0: CRC Errors: 4\n"
+    (both.folder / "errors").write_text(head + counts, "utf-8")
+    assert both.same().gpus[0].nvlinks[0].errors == {"replay": 2, "recovery": 0, "crc": 4}
+    assert both.cards(str(both.library)).gpus[0].nvlinks[0].remote == "switch"
+
+
+def test_a_container_that_sees_an_instance_and_not_the_cards_memory(both):
+    name = "NVIDIA H200"
+    told = {"gpu_instance_id": 9, "compute_instance_id": 0, "pid": 42, "type": "C", "process_name": "python"}
+    told |= {"used_memory": "512 MiB"}
+    process = f"<process_info>{''.join(f'<{tag}>{word}</{tag}>' for tag, word in told.items())}</process_info>"
+    mig = (
+        "<mig_mode><current_mig>Enabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode><mig_devices>"
+        "<mig_device><index>3</index><gpu_instance_id>9</gpu_instance_id><compute_instance_id>0</compute_instance_id>"
+        f"{fb(16384, 512)}</mig_device></mig_devices>"
+    )
+    denied = "<fb_memory_usage><total>Insufficient Permissions</total></fb_memory_usage>"
+    card = a_card(0, name=name, mig=mig, memory=denied).replace(
+        "<processes>\n    </processes>", f"<processes>{process}</processes>"
+    )
+    listing = f"GPU 0: {name} (UUID: {uuid(0)})\n  MIG 1g.18gb     Device  3: (UUID: {mig_uuid(3)})\n"
+    part = {"uuid": mig_uuid(3), "name": f"{name} MIG 1g.18gb", "gi": 9, "ci": 0, "total": 16384, "used": 512}
+    part |= {"free": 0, "compute": "42,512"}
+    fake = nvml_card(0, name=name, mig="1,1", total="!4", used=None, reserved=None, free=None, parts={3: part})
+    both.described([fake], a_log(card), listing)
+    with (both.folder / "nvml.txt").open("a", encoding="utf-8") as more:
+        more.write("process.42=python\n")
+    cards = both.same()
+    (instance,) = cards.gpus[0].instances
+    assert [process.pid for process in instance.processes] == [42]
+    (device,) = offered(cards, findings=(), host_memory=None, reserve=Bytes(0))
+    assert (device.index, device.device_class, device.memory, device.unhealthy) == (
+        1003,
+        "h200-140g-mig-1g.18gb",
+        16384 * MIB,
+        None,
+    )
+
+
+def test_a_card_in_mig_mode_from_which_nothing_is_carved(both):
+    mig = (
+        "<mig_mode><current_mig>Enabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode>"
+        "<mig_devices>None</mig_devices>"
+    )
+    both.described([nvml_card(0, mig="1,1")], a_log(a_card(0, mig=mig)))
+    (device,) = offered(both.same(), findings=(), host_memory=None, reserve=Bytes(0))
+    assert device.unhealthy_code == "device.mig-empty"
+
+
+def test_the_licence_of_a_virtual_card(both):
+    more = (
+        "<gpu_virtualization_mode><virtualization_mode>VGPU</virtualization_mode></gpu_virtualization_mode>"
+        "<vgpu_software_licensed_product><license_status>Unlicensed (Restricted)</license_status>"
+        "</vgpu_software_licensed_product>"
+    )
+    both.described(
+        [nvml_card(0, name="GRID A100-1-5C", total=5120, virtualization=2, mig="1,1")],
+        a_log(
+            a_card(
+                0,
+                name="GRID A100-1-5C",
+                memory=fb(5120, 4, 550),
+                mig="<mig_mode><current_mig>Enabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode>"
+                "<mig_devices>None</mig_devices>",
+                more=more,
+            )
+        ),
+    )
+    cards = both.same()
+    assert cards.gpus[0].vgpu_licence == "unlicensed (restricted)"
+    (device,) = offered(cards, findings=(), host_memory=None, reserve=Bytes(0))
+    assert (device.device_class, device.unhealthy) == ("a100-1-5c-5g", None), "to its guest it is a whole card"
+
+
+def test_a_card_that_is_lost_beside_two_that_are_well(both):
     both.described([nvml_card(0), {"handle": "!15"}, nvml_card(2)], "")
-    folder = both.folder / "proc/driver/nvidia/gpus"
-    for number in range(3):
-        (folder / f"0000:0{number + 1}:00.0").mkdir(parents=True)
-        text = f"Model: \t NVIDIA H100\nGPU UUID: \t {uuid(number)}\n"
-        (folder / f"0000:0{number + 1}:00.0/information").write_text(text, "utf-8")
-    gpus = both.cards(str(both.library)).gpus
-    assert [(gpu.index, gpu.uuid, gpu.failed) for gpu in gpus] == [
-        (0, uuid(0), None),
-        (1, uuid(1), "GPU is lost"),
-        (2, uuid(2), None),
+    both.in_kernel(0, 1, 2)
+    dead = (
+        f"Unable to determine the device handle for GPU {bus(2)}: GPU is lost.  Reboot the system to recover this GPU\n"
+    )
+    (both.folder / "dead").write_text(dead, "utf-8")
+    for number in (0, 2):
+        (both.folder / f"xml-{bus(number + 1)}").write_text(a_log(a_card(number), attached=3), "utf-8")
+    gpus = both.same().gpus
+    assert [(gpu.index, gpu.uuid, gpu.pci_address, gpu.failed) for gpu in gpus] == [
+        (0, uuid(0), "0000:01:00.0", None),
+        (1, uuid(1), "0000:02:00.0", "GPU is lost"),
+        (2, uuid(2), "0000:03:00.0", None),
     ]
-    assert gpus[0].memory_total_bytes < 80 * GIB
