@@ -24,7 +24,7 @@ LONGEST_ARGUMENT: Final = 4096
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 _LABEL: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._/-]{0,62}")
 _LABEL_VALUE: Final = re.compile(r"[a-zA-Z0-9._/-]{0,63}")
-_CLASS: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+_CLASS: Final = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 _QUANTIZATION: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,31}")
 _NAME_CURE: Final = "use letters, digits and `.` `_` `-`, beginning with a letter or digit, at most 63 characters"
 

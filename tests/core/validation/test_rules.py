@@ -71,6 +71,10 @@ def test_what_is_wrong_with_a_model(model, problem):
     assert found(model) == [problem]
 
 
+def test_a_part_of_a_card_with_media_engines_is_a_class():
+    assert found(with_profile(device_classes=("h100-80g-mig-1g.10gb+me",))) == []
+
+
 def test_profiles_are_told_apart_by_name():
     model = a_model(profiles=[a_profile("p"), a_gpu_profile("p")])
     assert found(model) == [("profiles[0].name", "profile.twice"), ("profiles[1].name", "profile.twice")]
