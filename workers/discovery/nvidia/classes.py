@@ -65,6 +65,8 @@ _KNOWN: Final = (
     ("v100", 32768, 32),
     ("v100s", 32510, 32),
 )
+_LONGEST: Final = 36
+"""Characters of a product; a class has 64 with memory and an instance's profile."""
 _NEAR: Final = 0.02
 _USUAL_GIB: Final = (
     (re.compile(r"\bH200\b"), 140),
@@ -132,5 +134,5 @@ def _model(name: str) -> str:
     words = [word.lower() for word in re.split(r"[\s-]+", bare) if word and not _FORM_WORDS.fullmatch(word)]
     if words[:1] == ["rtx"] and words[1:] and words[1].startswith("a"):
         words = words[1:]  # an RTX A6000 is called A6000; an RTX 6000 Ada is another card
-    model = re.sub(r"[^a-z0-9.]", "", "".join(words))
-    return model or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    model = re.sub(r"[^a-z0-9.]", "", "".join(words)).strip(".")
+    return (model or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"))[:_LONGEST]
