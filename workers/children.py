@@ -5,6 +5,7 @@ gone, the same tool is not started again, so that never more than one of them wa
 """
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -22,6 +23,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Of each of a tool's two outputs; what it prints beyond is dropped."""
 _CHUNK: Final = 65536
 _AFTER_KILL_S: Final = 1.0
+_SECRET: Final = re.compile(r"LLMGW_NODE_|.*(?:TOKEN|PASSWORD|SECRET|CREDENTIAL|API_?KEY)", re.IGNORECASE)
+"""Variables for the worker itself: its settings, with the password of its queue, and all that sounds secret."""
 _LAST_WORDS_S: Final = 0.1
 """What is still in the pipes of a tool that has ended is read for so long: its children may go on printing."""
 
@@ -38,8 +41,9 @@ class Children:
         most_bytes: int = MOST_BYTES,
         kill: Callable[[int, int], None] = os.killpg,
     ) -> None:
-        """Take what tools get as their environment, and what ends a process group."""
-        self._environment = {**environment, "LC_ALL": "C"}  # parsers know the English words
+        """Take the worker's environment, which tools get without its secrets, and what ends a process group."""
+        shown = {name: value for name, value in environment.items() if not _SECRET.match(name)}
+        self._environment = {**shown, "LC_ALL": "C"}  # parsers know the English words
         self._most_bytes = most_bytes
         self._kill = kill
         self._lock = threading.Lock()

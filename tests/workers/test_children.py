@@ -31,6 +31,19 @@ def test_a_tool_that_has_ended_is_not_waited_for_though_its_child_keeps_the_outp
     assert time.monotonic() - before < 10
 
 
+def test_a_tool_is_told_no_secret_of_the_worker():
+    secrets = {
+        "LLMGW_NODE_REDIS_URL": "redis://:word@h",
+        "HF_TOKEN": "hf_1",
+        "db_password": "p",
+        "AWS_SECRET_ACCESS_KEY": "k",
+    }
+    children = Children({**os.environ, **secrets, "http_proxy": "http://proxy:1"})
+    told = dict(line.split("=", 1) for line in children.run(("/usr/bin/env",), 20, NOW).out.splitlines() if "=" in line)
+    assert not set(secrets) & set(told)
+    assert (told["http_proxy"], told["LC_ALL"]) == ("http://proxy:1", "C")
+
+
 def test_what_a_mad_tool_prints_is_cut_and_it_is_not_held_up():
     children = Children(dict(os.environ), most_bytes=100_000)
     result = children.run(("/bin/sh", "-c", "head -c 1000000 /dev/zero; echo end >&2"), 20, NOW)
