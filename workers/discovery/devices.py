@@ -1,7 +1,7 @@
 """Makes of the cards what placement hands out: whole cards, or the instances of those that are cut."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from llmgw.core.hardware.findings import Finding
 from llmgw.core.hardware.gpus import Gpu, MigInstance
@@ -14,7 +14,15 @@ _INSTANCES_FROM: Final = 1000
 _A_CARD: Final = 100
 
 Ailment = tuple[str, str]
-"""Why a device may not be used, and its code."""
+"""The code of why a device may not be used, and the words."""
+
+
+class _Host(NamedTuple):
+    """The machine's memory, which a card without its own uses."""
+
+    total: Bytes | None
+    offered: Bytes | None
+    """What is left of it for engines."""
 
 
 def offered(
@@ -28,8 +36,8 @@ def offered(
     """Return every device that has a name, those that may not be used with their reason."""
     stale = ("device.stale", f"the driver has told nothing of it since {moment(stale_since)}") if stale_since else None
     excluding = [finding for finding in findings if finding.excludes]
-    shared = None if host_memory is None else Bytes(max(0, host_memory - reserve))
-    return tuple(device for gpu in cards.gpus for device in _of_card(gpu, excluding, shared, stale))
+    host = _Host(host_memory, None if host_memory is None else Bytes(max(0, host_memory - reserve)))
+    return tuple(device for gpu in cards.gpus for device in _of_card(gpu, excluding, host, stale))
 
 
 def uses_host_memory(cards: Cards) -> bool:
@@ -37,9 +45,7 @@ def uses_host_memory(cards: Cards) -> bool:
     return any(gpu.memory_is_unified and not gpu.failed for gpu in cards.gpus)
 
 
-def _of_card(
-    gpu: Gpu, excluding: Sequence[Finding], shared: Bytes | None, stale: tuple[str, str] | None
-) -> Iterator[Device]:
+def _of_card(gpu: Gpu, excluding: Sequence[Finding], host: _Host, stale: Ailment | None) -> Iterator[Device]:
     if gpu.uuid is None:
         return
     ailment = _first(stale, _failure(gpu), _found(excluding, gpu.uuid), _mode_change(gpu))
@@ -47,14 +53,14 @@ def _of_card(
         for part in gpu.instances:
             yield from _instance(gpu, part, _first(ailment, _found(excluding, part.uuid)))
         return
-    memory = shared if gpu.memory_is_unified else gpu.memory_total_bytes
+    memory = host.offered if gpu.memory_is_unified else gpu.memory_total_bytes
     empty = ("device.mig-empty", "is in MIG mode and nothing is carved from it: create instances, or switch MIG off")
     ailment = _first(ailment, empty if is_cut(gpu) else None, _unknown(gpu.device_class, memory))
     code, why = ailment or ("", None)
     yield Device(
         id=gpu.uuid,
         kind=DeviceKind.GPU,
-        device_class=_class_of(gpu, shared),
+        device_class=_class_of(gpu, host),
         memory=Bytes(memory or 0),
         unhealthy=why,
         unhealthy_code=code,
@@ -68,13 +74,14 @@ def is_cut(gpu: Gpu) -> bool:
     return bool(gpu.mig_enabled) and not (gpu.virtualization == "vgpu" and classes.is_vgpu_on_mig(gpu.name))
 
 
-def _class_of(gpu: Gpu, shared: Bytes | None) -> str:
+def _class_of(gpu: Gpu, host: _Host) -> str:
     if gpu.memory_is_unified and gpu.name:
-        return classes.gpu_class(gpu.name, shared) or "unknown"
+        # By all that the machine has, so that the reserve, which is a setting, makes no other class.
+        return classes.gpu_class(gpu.name, host.total) or "unknown"
     return gpu.device_class or "unknown"
 
 
-def _instance(gpu: Gpu, part: MigInstance, ailment: tuple[str, str] | None) -> Iterator[Device]:
+def _instance(gpu: Gpu, part: MigInstance, ailment: Ailment | None) -> Iterator[Device]:
     if part.uuid is None:
         return
     memory = part.memory_total_bytes
@@ -98,22 +105,22 @@ def _instance(gpu: Gpu, part: MigInstance, ailment: tuple[str, str] | None) -> I
 # --- why not ------------------------------------------------------------------------------------------------------
 
 
-def _first(*ailments: tuple[str, str] | None) -> tuple[str, str] | None:
+def _first(*ailments: Ailment | None) -> Ailment | None:
     return next((ailment for ailment in ailments if ailment), None)
 
 
-def _failure(gpu: Gpu) -> tuple[str, str] | None:
+def _failure(gpu: Gpu) -> Ailment | None:
     if not gpu.failed:
         return None
     code = "device.unhealthy.reset" if "requires re" in gpu.failed.lower() else "device.unhealthy.lost"
     return code, f"the driver says: {gpu.failed}"
 
 
-def _found(excluding: Sequence[Finding], uuid: str | None) -> tuple[str, str] | None:
+def _found(excluding: Sequence[Finding], uuid: str | None) -> Ailment | None:
     return next(((finding.code, finding.text) for finding in excluding if finding.about == uuid and uuid), None)
 
 
-def _mode_change(gpu: Gpu) -> tuple[str, str] | None:
+def _mode_change(gpu: Gpu) -> Ailment | None:
     if gpu.mig_enabled is None or gpu.mig_enabled_pending in {None, gpu.mig_enabled}:
         return None
     word = "on" if gpu.mig_enabled_pending else "off"
@@ -123,7 +130,7 @@ def _mode_change(gpu: Gpu) -> tuple[str, str] | None:
     )
 
 
-def _unknown(device_class: str | None, memory: int | None) -> tuple[str, str] | None:
+def _unknown(device_class: str | None, memory: int | None) -> Ailment | None:
     if device_class and memory:
         return None
     return "device.unknown", "the driver does not tell its name and memory"

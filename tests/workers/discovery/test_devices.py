@@ -101,6 +101,6 @@ def test_a_card_without_a_name_is_no_device():
 def test_a_card_without_memory_of_its_own_has_the_machines_less_a_reserve():
     spark = change(CARD, name="NVIDIA GB10", memory_total_bytes=None, memory_is_unified=True, mig_enabled=None)
     (device,) = devices(spark)
-    assert (device.memory >> 30, device.device_class, device.unhealthy) == (112, "gb10-112g", None)
+    assert (device.memory >> 30, device.device_class, device.unhealthy) == (112, "gb10-120g", None)
     assert uses_host_memory(Cards(gpus=(spark,)))
     assert not uses_host_memory(Cards(gpus=(CARD,)))
