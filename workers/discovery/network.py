@@ -6,6 +6,7 @@ from llmgw.core.hardware.fabrics import Attachment, Proposal
 from llmgw.core.hardware.findings import Finding, Problem
 from llmgw.core.hardware.gpus import Gpu
 from llmgw.core.hardware.network import Port
+from workers.discovery.infiniband import fabrics, ports, subnet
 from workers.ports import Machine
 from workers.settings import NodeSettings
 
@@ -21,5 +22,8 @@ class Network(NamedTuple):
 
 
 def look(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -> Network:
-    """Look at the adapters, and at what is declared of them."""
-    return Network()
+    """Look at the adapters, ask for their subnet managers, and check what is declared of them."""
+    found, unread = ports.find(machine, gpus)
+    told, unasked = subnet.managers(machine, settings, found)
+    made = fabrics.attach(settings.fabrics, told, machine.addresses())
+    return Network(told, made.attachments, made.proposals, made.findings, (*unread, *unasked))

@@ -13,8 +13,8 @@ def canonical(text: str) -> str | None:
     """Return an address as the kernel spells it, `0000:3b:00.0`; None for what is none.
 
     Takes `00000000:3B:00.0` (NVML, nvidia-smi), `0000:3b:00.0` (sysfs), `PCI:0000:3b:00` (Xid lines), `3b:00.0` (lspci)
-    and `000:BA:80.0` (some builds of nvidia-smi). Domains above 16 bits keep their digits. A device number above 31, which
-    the bus has not, is kept as it is told: it still is the key that the same tool will name again.
+    and `000:BA:80.0` (some builds of nvidia-smi). Domains above 16 bits keep their digits. A device number above 31,
+    which the bus has not, is kept as it is told: it still is the key that the same tool will name again.
     """
     found = _ADDRESS.fullmatch(text.strip())
     if found is None:

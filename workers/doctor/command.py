@@ -92,7 +92,8 @@ def _outcome(outcome: Examined) -> Iterator[str]:
         yield f"           cure:  {outcome.cure.text}"
     if outcome.cure.command:
         undo = f"; undo: {outcome.cure.undo}" if outcome.cure.undo else ""
-        yield f"           {'safe' if outcome.cure.safe else 'NOT safe while engines serve'}: {outcome.cure.command}{undo}"
+        word = "safe" if outcome.cure.safe else "NOT safe while engines serve"
+        yield f"           {word}: {outcome.cure.command}{undo}"
 
 
 def _listed(checks: Sequence[Check]) -> Iterator[str]:

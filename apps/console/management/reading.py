@@ -24,9 +24,19 @@ import json
 from apps.console.parsers import describe
 from llmgw.router.cli import _parser as router
 from workers.cli import _parser as node
+from workers.doctor.checks import CATALOGUE, NOT_YET
 from workers.settings import KEYS, REQUIRED
+checks = [
+    {
+        "id": check.id, "group": check.group.value, "title": check.title, "reads": check.reads, "rule": check.rule,
+        "costs": check.costs, "fix": check.fix.text, "command": check.fix.command, "undo": check.fix.undo,
+        "safe": check.fix.safe,
+    }
+    for check in CATALOGUE
+]
 expected = {key: kind.expected for key, kind in KEYS.items()}
-print(json.dumps({"parsers": [describe(node()), describe(router())], "expected": expected, "required": REQUIRED}))
+told = {"parsers": [describe(node()), describe(router())], "expected": expected, "required": REQUIRED}
+print(json.dumps({**told, "checks": checks, "not_yet": NOT_YET}))
 """
 
 _VARIABLES: Final = MappingProxyType(
@@ -108,11 +118,42 @@ def node_settings_page() -> str:
     )
 
 
+def doctor_page() -> str:
+    """List the checks of the doctor, by group, and those that are not made yet."""
+    told = _processes()
+    groups = dict.fromkeys(check["group"] for check in told["checks"])
+    return page(
+        "Checks of the doctor",
+        f"`llmgw-node doctor` runs these {len(told['checks'])} checks, and the worker does every `doctor_s` seconds. "
+        "What could not be checked is told as unknown, never as a pass. `doctor --fix` runs, after asking, the cures "
+        "that are marked safe, and no others.",
+        *(_group(group, told["checks"]) for group in groups),
+        "## Not made yet\n\n| id | would say | |\n| --- | --- | --- |\n"
+        + "\n".join(f"| `{name}` | {title} | {why} |" for name, title, why in told["not_yet"]),
+    )
+
+
+def _group(group: str, checks: list[dict[str, Any]]) -> str:
+    return "\n\n".join([f"## {group}", *(_check(check) for check in checks if check["group"] == group)])
+
+
+def _check(check: Mapping[str, Any]) -> str:
+    lines = [f"- read: {check['reads']}", f"- rule: {check['rule']}", f"- costs: {check['costs']}"]
+    # A cure that a finding brings with it is told with the finding.
+    lines += [f"- cure: {check['fix']}"] if check["fix"] != "{cure}" else ["- cure: the finding tells it"]
+    if check["command"]:
+        undo = f"; undo: `{check['undo']}`" if check["undo"] else ""
+        lines.append(f"- {'safe' if check['safe'] else 'not safe while engines serve'}: `{check['command']}`{undo}")
+    heading = f'<a id="{check["id"]}"></a>\n\n### `{check["id"]}`: {check["title"]}'
+    return heading + "\n\n" + "\n".join(lines)
+
+
 PAGES: Final[Mapping[PurePosixPath, Callable[[], str]]] = MappingProxyType(
     {
         PurePosixPath("docs/reference/command-line.md"): command_line_page,
         PurePosixPath("docs/reference/settings.md"): settings_page,
         PurePosixPath("docs/reference/node-settings.md"): node_settings_page,
+        PurePosixPath("docs/reference/doctor.md"): doctor_page,
     }
 )
 

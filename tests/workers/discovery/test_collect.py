@@ -143,10 +143,8 @@ def test_the_kernels_log_speaks_of_its_card():
 
 
 def test_memory_of_our_own_engines_is_not_anothers():
-    card = smi.a_card(0, memory=smi.fb(81559, 40000, 550)).replace(
-        "<processes>\n    </processes>",
-        "<processes><process_info><pid>7</pid><type>C</type><used_memory>39900 MiB</used_memory></process_info></processes>",
-    )
+    info = "<process_info><pid>7</pid><type>C</type><used_memory>39900 MiB</used_memory></process_info>"
+    card = smi.a_card(0, memory=smi.fb(81559, 40000, 550)).replace("<processes>", f"<processes>{info}")
     machine = a_gpu_machine(smi.a_log(card))
     settings = NodeSettings(id="n1", nvml="off")
     (held,) = gpus(Collector(machine, settings, {}).collect())

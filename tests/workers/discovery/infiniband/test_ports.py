@@ -1,0 +1,137 @@
+"""Ports as the kernel's tree has them, with all that may be missing in it."""
+
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmgw.core.hardware.gpus import Gpu
+from llmgw.core.hardware.network import LinkLayer, PortState
+from tests.fakes.machine import FakeMachine
+from tests.workers.discovery.infiniband.tree import LOCAL, a_machine, a_port, mapped
+from workers.discovery.infiniband.ports import find
+
+ROCE = {"link_layer": "Ethernet", "lid": "0x0", "sm_lid": "0x0"}
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+
+
+def one(*args, **facts):
+    (port,), problems = find(a_machine(a_port(*(args or ("mlx5_0",)), **facts)))
+    assert problems == ()
+    return port
+
+
+def test_a_port_is_told_with_its_facts():
+    port = one(gids=[(LOCAL, V1, None)], counters={"counters/port_xmit_data": 10, "counters/link_downed": 3})
+    assert (port.name, port.state, port.physical_state, port.is_active) == (
+        "mlx5_0:1",
+        PortState.ACTIVE,
+        "link-up",
+        True,
+    )
+    assert (port.rate_gbps, port.width, port.speed, port.link_layer) == (400.0, 4, "NDR", LinkLayer.INFINIBAND)
+    assert (port.lid, port.subnet_manager_lid, port.is_subnet_manager) == (0x33BF, 1, False)
+    assert (port.hca_type, port.firmware, port.pci_address) == ("MT4129", "28.41.1000", "0000:1a:00.0")
+    assert (port.node_guid, port.port_guid) == ("0xa088c20300100001", "0xa088c20300100001")
+    assert port.counters == {"port_xmit_data": 40, "link_downed": 3}
+
+
+def test_a_machine_without_adapters_is_no_problem():
+    assert find(FakeMachine()) == ((), ())
+
+
+def test_ports_are_sorted_as_people_count():
+    ports, _ = find(a_machine(a_port("mlx5_10"), a_port("mlx5_2"), a_port("mlx5_2", number=2)))
+    assert [port.name for port in ports] == ["mlx5_2:1", "mlx5_2:2", "mlx5_10:1"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        ("100 Gb/sec (2X HDR)", (100.0, 2, "HDR")),
+        ("2.5 Gb/sec (1X SDR)", (2.5, 1, "SDR")),
+        ("10 Gb/sec (4X)", (10.0, 4, None)),
+        ("nonsense", (None, None, None)),
+    ],
+)
+def test_rates_in_every_form(rate, told):
+    port = one(rate=rate)
+    assert (port.rate_gbps, port.width, port.speed) == told
+
+
+def test_what_a_port_that_is_down_prints_as_its_rate_is_not_believed():
+    port = one(state="1: DOWN", phys_state="2: Polling")
+    assert (port.state, port.physical_state, port.rate_gbps, port.is_active) == (PortState.DOWN, "polling", None, False)
+
+
+def test_a_file_that_cannot_be_read_costs_its_fact():
+    files, links = a_port("mlx5_0")
+    files["/sys/class/infiniband/mlx5_0/ports/1/lid"] = OSError(errno.EACCES, "Permission denied")
+    files["/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error"] = "N/A (no PMA)\n"
+    files["/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"] = OSError(errno.EINVAL, "Invalid argument")
+    (port,), (problem,) = find(a_machine((files, links)))
+    assert (port.lid, port.counters, port.state) == (None, {}, PortState.ACTIVE)
+    assert (problem.fact, problem.literal) == ("port mlx5_0:1: lid", "Permission denied")
+
+
+def test_virtual_functions_and_adapters_of_software_are_told_apart():
+    files, links = a_port("mlx5_3")
+    links |= {"/sys/class/infiniband/mlx5_3/device/physfn": "../0000:1a:00.0"}
+    ports, _ = find(a_machine((files, links), a_port("rxe0")))
+    assert [(port.hca, port.is_virtual_function, port.is_software) for port in ports] == [
+        ("mlx5_3", True, False),
+        ("rxe0", False, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "index"),
+    [
+        (
+            [
+                (LOCAL, V1, "eth2"),
+                (LOCAL, V2, "eth2"),
+                (mapped(10, 0, 0, 5), V1, "eth2"),
+                (mapped(10, 0, 0, 5), V2, "eth2"),
+            ],
+            3,
+        ),
+        ([(mapped(10, 0, 0, 5), V2, "eth2"), None, None], 0),
+        ([(LOCAL, V2, "eth2")], None),
+        ([(LOCAL, V2, "eth2"), ("fd00:0000:0000:0000:0000:0000:0000:0005", V2, "eth2")], 1),
+        ([("fd00:0000:0000:0000:0000:0000:0000:0005", V2, "eth2"), (mapped(10, 0, 0, 5), V2, "eth2")], 1),
+        ([(mapped(10, 0, 0, 5), V1, "eth2")], None),
+        ([], None),
+    ],
+)
+def test_the_address_for_roce_is_chosen_by_rule(table, index):
+    port = one(gids=table, **ROCE)
+    assert port.roce_gid_index == index
+    assert [gid.index for gid in port.gids] == [at for at, entry in enumerate(table) if entry]
+
+
+def test_infiniband_has_no_roce_address():
+    assert one(gids=[(mapped(10, 0, 0, 5), V2, "ib0")]).roce_gid_index is None
+
+
+def test_the_nearest_cards_are_told():
+    far, near = "../../../devices/pci0000:96/0000:96:01.0", "../../../devices/pci0000:15/0000:15:01.0"
+    places = {"0000:1a:00.0": near, "0000:1b:00.0": near, "0000:97:00.0": far}
+    links = {f"/sys/bus/pci/devices/{pci}": f"{root}/{pci}" for pci, root in places.items()}
+    gpus = (
+        Gpu(index=0, uuid="GPU-0", pci_address="0000:1b:00.0"),
+        Gpu(index=1, uuid="GPU-1", pci_address="0000:97:00.0"),
+    )
+    (port,), _ = find(a_machine(a_port("mlx5_0"), links=links), gpus)
+    assert port.near_gpus == ("GPU-0",)
+
+
+FILES, LINKS = a_port("mlx5_0", gids=[(LOCAL, V1, "ib0"), None], counters={"counters/link_downed": 1})
+
+
+@given(st.dictionaries(st.sampled_from(sorted(FILES)), st.text(max_size=60) | st.just(OSError(errno.EIO, "I/O error"))))
+def test_whatever_stands_in_the_files_another_port_keeps_its_facts(mangled):
+    ports, _ = find(a_machine(({**FILES, **mangled}, LINKS), a_port("mlx5_1")))
+    assert ports[-1].name == "mlx5_1:1"
+    assert ports[-1].is_active

@@ -1,0 +1,216 @@
+"""Reads InfiniBand and RoCE ports from /sys/class/infiniband; a file that is missing or unreadable costs one fact."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from llmgw.core.hardware.findings import Problem, cut
+from llmgw.core.hardware.gpus import Gpu
+from llmgw.core.hardware.network import Gid, LinkLayer, Port, PortState
+from workers.discovery.infiniband import gids
+from workers.discovery.nvidia.topology import distance, numa_of, place_of
+from workers.discovery.pci import canonical
+from workers.ports import FileText, Machine
+
+CLASS: Final = Path("/sys/class/infiniband")
+_RATE: Final = re.compile(r"^([\d.]+) Gb/sec \((\d+)X ?(\w*)\)")
+_NUMBERED: Final = re.compile(r"^\s*(\d+):")
+_SOFTWARE: Final = re.compile(r"(?:rxe|siw)", re.IGNORECASE)
+_PHYSICAL: Final = MappingProxyType(
+    {
+        1: "sleep",
+        2: "polling",
+        3: "disabled",
+        4: "training",
+        5: "link-up",
+        6: "link-error-recovery",
+        7: "phy-test",
+    }
+)
+_STATES: Final = tuple(PortState)
+_LAYERS: Final = MappingProxyType({"infiniband": LinkLayer.INFINIBAND, "ethernet": LinkLayer.ETHERNET})
+_IN_WORDS: Final = frozenset({"port_xmit_data", "port_rcv_data"})
+"""The kernel counts these in words of four octets."""
+_IS_SM: Final = 0x2
+_NEARNESS: Final = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def find(machine: Machine, gpus: Sequence[Gpu] = ()) -> tuple[tuple[Port, ...], tuple[Problem, ...]]:
+    """Return every port of every adapter; a machine without adapters has none, and that is no problem."""
+    problems: list[Problem] = []
+    hcas = sorted(machine.names_in(CLASS), key=_natural)
+    ports = [
+        _port(machine, hca, number, gpus, problems)
+        for hca in hcas
+        for number in sorted(int(name) for name in machine.names_in(CLASS / hca / "ports") if name.isdigit())
+    ]
+    return tuple(ports), tuple(problems)
+
+
+def _natural(name: str) -> tuple[object, ...]:
+    """Sort `mlx5_2` before `mlx5_10`."""
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name))
+
+
+class _Folder:
+    """The files of one port, or of its adapter."""
+
+    def __init__(self, machine: Machine, path: Path, called: str, problems: list[Problem]) -> None:
+        self._machine = machine
+        self._path = path
+        self._called = called
+        self._problems = problems
+
+    def text(self, name: str, *, needed: bool = False) -> str | None:
+        """Return what a file holds; one that is needed and cannot be read is a problem."""
+        told = self._machine.read(self._path / name)
+        if told.text is None and (needed or not told.is_missing) and told.problem != "Invalid argument":
+            self._note(name, told)
+        word = (told.text or "").strip()
+        return word if word and not word.startswith("N/A") else None
+
+    def whole(self, name: str) -> int | None:
+        """Return a number in a file, decimal or hexadecimal."""
+        word = self.text(name)
+        try:
+            return None if word is None else int(word, 0)
+        except ValueError:
+            return None
+
+    def _note(self, name: str, told: FileText) -> None:
+        text = f"port {self._called}: {name} cannot be read: {told.problem}"
+        fact = f"port {self._called}: {name}"
+        self._problems.append(Problem(code="sysfs.unreadable", fact=fact, text=text, literal=cut(told.problem)))
+
+
+def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], problems: list[Problem]) -> Port:
+    called = f"{hca}:{number}"
+    card = _Folder(machine, CLASS / hca, called, problems)
+    port = _Folder(machine, CLASS / hca / "ports" / str(number), called, problems)
+    state = _state(port.text("state", needed=True))
+    rate, width, speed = _rate(
+        port.text("rate") if state in {PortState.ACTIVE, PortState.INIT, PortState.ARMED} else None
+    )
+    layer = _LAYERS.get((port.text("link_layer") or "").lower())
+    link = machine.link(CLASS / hca / "device")
+    address = canonical(link.rsplit("/", 1)[-1]) if link else None
+    table = tuple(_gids(machine, CLASS / hca / "ports" / str(number), layer))
+    netdevs = machine.names_in(CLASS / hca / "device" / "net")
+    mask = port.whole("cap_mask")
+    return Port(
+        hca=hca,
+        port=number,
+        link_layer=layer,
+        state=state,
+        physical_state=_PHYSICAL.get(_numbered(port.text("phys_state")) or 0),
+        rate_gbps=rate,
+        width=width,
+        speed=speed,
+        lid=port.whole("lid"),
+        subnet_manager_lid=port.whole("sm_lid"),
+        port_guid=_guid_of(table),
+        node_guid=_guid(card.text("node_guid")),
+        system_guid=_guid(card.text("sys_image_guid")),
+        hca_type=card.text("hca_type"),
+        board=card.text("board_id"),
+        firmware=card.text("fw_ver"),
+        pci_address=address,
+        numa_node=numa_of(machine, address) if address else None,
+        is_virtual_function=machine.link(CLASS / hca / "device" / "physfn") is not None,
+        is_software=_SOFTWARE.match(hca) is not None
+        or (link is None and not netdevs and card.text("hca_type") is None),
+        is_subnet_manager=None if mask is None else bool(mask & _IS_SM),
+        netdevs=netdevs,
+        gids=table,
+        roce_gid_index=gids.choose(table, netdevs) if layer is LinkLayer.ETHERNET else None,
+        partitions=tuple(_partitions(machine, CLASS / hca / "ports" / str(number))),
+        counters=dict(_counters(machine, CLASS / hca / "ports" / str(number))),
+        near_gpus=_near(machine, address, gpus),
+    )
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _numbered(word: str | None) -> int | None:
+    found = _NUMBERED.match(word or "")
+    return int(found[1]) if found else None
+
+
+def _state(word: str | None) -> PortState | None:
+    """Read `4: ACTIVE`; the numbers are the verbs library's."""
+    number = _numbered(word)
+    return _STATES[number] if number is not None and number < len(_STATES) else None
+
+
+def _rate(word: str | None) -> tuple[float | None, int | None, str | None]:
+    """Read `400 Gb/sec (4X NDR)`; a speed may be missing, as it is for SDR."""
+    found = _RATE.match(word or "")
+    return (float(found[1]), int(found[2]), found[3] or None) if found else (None, None, None)
+
+
+def _guid(word: str | None) -> str | None:
+    digits = (word or "").replace(":", "").removeprefix("0x").lower()
+    return f"0x{digits:0>16}" if re.fullmatch(r"[0-9a-f]{1,16}", digits) else None
+
+
+def _guid_of(table: Sequence[Gid]) -> str | None:
+    """Return a port's own GUID: the lower half of its first GID on InfiniBand."""
+    first = next((gid for gid in table if gid.index == 0 and gid.kind == "ib"), None)
+    return _guid(first.gid[20:]) if first else None
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def _gids(machine: Machine, folder: Path, layer: LinkLayer | None) -> Iterator[Gid]:
+    """Read the addresses that are set; an unused entry is all zeros, and its attributes cannot be read (EINVAL)."""
+    for name in sorted((name for name in machine.names_in(folder / "gids") if name.isdigit()), key=int):
+        gid = (machine.read_text(folder / "gids" / name) or "").strip().lower()
+        if not re.fullmatch(r"[0-9a-f:]{39}", gid) or not gid.strip("0:"):
+            continue
+        kind = (machine.read_text(folder / "gid_attrs/types" / name) or "").strip().lower()
+        netdev = (machine.read_text(folder / "gid_attrs/ndevs" / name) or "").strip()
+        yield Gid(index=int(name), gid=gid, kind=_kind(kind, layer), netdev=netdev or None, ipv4=gids.ipv4_of(gid))
+
+
+def _kind(word: str, layer: LinkLayer | None) -> str | None:
+    if word == "roce v2":
+        return "roce-v2"
+    if layer is LinkLayer.INFINIBAND:
+        return "ib"
+    return "roce-v1" if word else None
+
+
+def _partitions(machine: Machine, folder: Path) -> Iterator[str]:
+    for name in sorted((name for name in machine.names_in(folder / "pkeys") if name.isdigit()), key=int):
+        key = (machine.read_text(folder / "pkeys" / name) or "").strip().lower()
+        if re.fullmatch(r"0x[0-9a-f]{1,4}", key) and int(key, 16):
+            yield key
+
+
+def _counters(machine: Machine, folder: Path) -> Iterator[tuple[str, int]]:
+    """Read what counts; drivers without a counter answer with an error, or with `N/A (no PMA)`."""
+    for group in ("counters", "hw_counters"):
+        for name in machine.names_in(folder / group):
+            word = (machine.read_text(folder / group / name) or "").strip()
+            if word.isdigit() and name != "lifespan":
+                yield name, int(word) * (4 if name in _IN_WORDS else 1)
+
+
+def _near(machine: Machine, address: str | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Return the cards that are nearest, by their places in the kernel's tree of devices."""
+    place = place_of(machine, address)
+    if not place:
+        return ()
+    node = numa_of(machine, address)
+    far: dict[str, int] = {}
+    for gpu in gpus:
+        other = place_of(machine, gpu.pci_address)
+        if gpu.uuid and other:
+            word = distance(place, other, node, numa_of(machine, gpu.pci_address))
+            far[gpu.uuid] = _NEARNESS.index(word)
+    nearest = min(far.values(), default=len(_NEARNESS))
+    return tuple(uuid for uuid, steps in far.items() if steps == nearest and steps < len(_NEARNESS) - 1)
