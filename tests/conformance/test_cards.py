@@ -135,6 +135,15 @@ def test_a_fabric_that_is_being_joined(both):
     assert both.same().gpus[0].fabric.state is FabricState.IN_PROGRESS
 
 
+def test_a_fabric_that_a_broken_tray_denies(both):
+    block = "<fabric><state>Not Supported</state><status>Success</status><cliqueId>0</cliqueId></fabric>"
+    both.described(
+        [nvml_card(0, name="NVIDIA GB200", fabric="0,0,0,0")], a_log(a_card(0, name="NVIDIA GB200", more=block))
+    )
+    fabric = both.same().gpus[0].fabric
+    assert (fabric.state, fabric.status, fabric.domain) == (FabricState.NOT_SUPPORTED, None, None)
+
+
 def test_a_fabric_that_is_not_well(both):
     health = (
         "<health><summary>Unhealthy</summary><bandwidth>Degraded</bandwidth>"

@@ -12,7 +12,7 @@ from workers.system import RealMachine
 
 pytestmark = pytest.mark.gpu
 
-_NVML_ALONE = {"addressing_mode": None, "temperature_margin_celsius": None, "nvlinks": None}
+_NVML_ALONE = dict.fromkeys(("addressing_mode", "temperature_slowdown_celsius", "nvlinks"))
 """Drivers print these in some releases only, and who is at the other end of a link in none."""
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from llmgw.core.hardware.gpus import Gpu, MigInstance, Process
+from llmgw.core.hardware.gpus import FabricState, Gpu, GpuFabric, MigInstance, Process
 from llmgw.core.units import Bytes
 from workers.discovery.nvidia import classes, smi
 from workers.discovery.nvidia.pci_cards import DEVICES
@@ -50,7 +50,15 @@ def _licensed(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -
 
 def _worded(gpu: Gpu) -> Gpu:
     """Say a failure in one spelling: what NVML calls a restart is the reset of nvidia-smi."""
-    return msgspec.structs.replace(gpu, failed=gpu.failed and _RESTART.sub("requires reset", gpu.failed))
+    failed = gpu.failed and _RESTART.sub("requires reset", gpu.failed)
+    return msgspec.structs.replace(gpu, failed=failed, fabric=gpu.fabric and _settled(gpu.fabric))
+
+
+def _settled(fabric: GpuFabric) -> GpuFabric:
+    """Leave out what counts only once a card has joined its fabric, and what some drivers print before, as 0."""
+    if fabric.state is FabricState.COMPLETED:
+        return fabric
+    return msgspec.structs.replace(fabric, status=None, clique_id=None)
 
 
 def _placed(machine: Machine, gpu: Gpu) -> Gpu:

@@ -69,7 +69,7 @@ def _silence(answer: ToolResult) -> Problem:
         return _problem("not-allowed", f"NVML cannot be asked: {answer.problem}", said)
     if answer.code is not None and answer.code < 0:
         return _problem("crashed", f"NVML crashed whoever asked it (signal {-answer.code})", said)
-    return _problem("garbage", f"what asked NVML ended with {answer.code} and printed nothing that can be read", said)
+    return _problem("garbage", f"what asked NVML ended with {answer.code} and did not tell what it should", said)
 
 
 def _broken_off(cards: Cards, asked: int, answer: ToolResult) -> Cards:

@@ -46,7 +46,8 @@ class Asker:
             # The package's own wrappers raise these on what the library should not have answered.
             self.note(fact, _UNKNOWN, f"{type(error).__name__}: {error}")
         else:
-            return told.decode("utf-8", "replace") if isinstance(told, bytes) else told  # older packages give bytes
+            told = told.decode("utf-8", "replace") if isinstance(told, bytes) else told  # older packages give bytes
+            return None if told == "" else told
         return None
 
     def first(self, fact: str, names: tuple[str, ...], *arguments: Any) -> Any:

@@ -35,8 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         driver = _driver(pynvml)
     except pynvml.NVMLError as error:
         return _fail(_CODES.get(int(error.value), "exit"), str(error))
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         return _fail("library-not-found", str(error))
+    except AttributeError as error:
+        return _fail("function-not-found", str(error))
     _say(Begun(driver))
     for index in range(driver.attached or 0):
         _say(_card(pynvml, index))
@@ -48,7 +50,11 @@ def main(arguments: Sequence[str]) -> int:
 def _begin(nvml: ModuleType, arguments: Sequence[str]) -> None:
     if arguments:
         setattr(nvml, "nvmlLib", ctypes.CDLL(arguments[0]))  # noqa: B010 – the package has no other way in
-    nvml.nvmlInit()
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError_FunctionNotFound:  # a library from before R396
+        if code := nvml.nvmlLib.nvmlInit_v2():
+            raise nvml.NVMLError(code) from None
 
 
 def _driver(nvml: ModuleType) -> Driver:

@@ -30,8 +30,6 @@ def fabric_of(asker: Asker, card: Any) -> GpuFabric | None:
     if told is None or not 0 <= told.state < len(_STATES):
         return None
     state = _STATES[told.state]
-    if state is FabricState.NOT_SUPPORTED and told.status == 0:
-        return None  # nvidia-smi says N/A of it: a card that is on no such fabric
     health = _health(getattr(told, "healthMask", 0) or 0)
     return GpuFabric(
         state=state,

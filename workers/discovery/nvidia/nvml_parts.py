@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from llmgw.core.hardware.gpus import MigInstance, Process
+from llmgw.core.units import MIB
 from workers.discovery.nvidia.nvml_asking import Asker
 from workers.discovery.nvidia.nvml_errors import uncorrected
 
+_MOST_INSTANCES: Final = 7
+"""Of any card until now."""
 _NO_INSTANCE: Final = 0xFFFFFFFF
 
 
@@ -29,8 +32,8 @@ def memory_of(asker: Asker, card: Any) -> dict[str, int | None]:
 
 def instances_of(asker: Asker, card: Any) -> Iterator[MigInstance]:
     """Ask every place on the card: holes occur."""
-    places = asker.ask("mig instances", "nvmlDeviceGetMaxMigDeviceCount", card) or 0
-    for slot in range(places):
+    places = asker.ask("mig instances", "nvmlDeviceGetMaxMigDeviceCount", card)
+    for slot in range(_MOST_INSTANCES if places is None else places):
         part = asker.ask(f"mig{slot}", "nvmlDeviceGetMigDeviceHandleByIndex", card, slot)
         if part is not None:
             yield _instance(asker, part, slot)
@@ -40,7 +43,7 @@ def _instance(asker: Asker, part: Any, slot: int) -> MigInstance:
     own = Asker(asker.nvml, f"{asker.called}/mig{slot}")
     name = own.ask("name", "nvmlDeviceGetName", part) or ""
     attributes = own.ask("attributes", "nvmlDeviceGetAttributes_v2", part)
-    memory = memory_of(own, part)
+    memory = memory_of(own, part) or {"memory_total_bytes": attributes.memorySizeMB * MIB if attributes else None}
     memory.pop("memory_reserved_bytes", None)
     told = MigInstance(
         slot=slot,

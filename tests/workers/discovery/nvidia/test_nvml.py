@@ -2,14 +2,17 @@
 
 import os
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.core.hardware.findings import Problem
+from llmgw.core.hardware.gpus import Driver, Gpu
 from tests.fakes import nvml as fake_nvml
 from workers.discovery.nvidia import nvml
 from workers.discovery.nvidia.cards import Cards
+from workers.discovery.nvidia.nvml_lines import Begun, Done, Told
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
 from workers.system import RealMachine
@@ -209,3 +212,24 @@ def test_no_answer_is_a_problem(answer, code):
 @given(st.text())
 def test_whatever_is_printed_is_read_or_not(text):
     assert isinstance(nvml.parse(ToolResult(0, text)), Cards | Problem)
+
+
+WHOLE = "".join(
+    msgspec.json.encode(line).decode() + "\n"
+    for line in (
+        Begun(Driver(version="580.95.05", source="nvml", attached=3)),
+        *(Told(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA L4")) for n in range(3)),
+        Done(),
+    )
+)
+
+
+@given(st.integers(0, len(WHOLE)), st.text(max_size=5))
+def test_wherever_it_breaks_off_the_cards_before_are_kept_and_the_others_named(end, noise):
+    told = nvml.parse(ToolResult(-9, WHOLE[:end] + "\n" + noise))
+    if isinstance(told, Problem):
+        assert told.code == "nvml.crashed"
+        return
+    assert [gpu.index for gpu in told.gpus] == [0, 1, 2]
+    assert all(gpu.uuid == f"GPU-{gpu.index}" or gpu.failed == nvml.UNANSWERED for gpu in told.gpus)
+    assert nvml.is_broken_off(told) == (sum(gpu.uuid is not None for gpu in told.gpus) < 3)
