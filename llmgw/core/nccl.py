@@ -77,7 +77,7 @@ WHY: Final[Mapping[str, str]] = {
     "GLOO_SOCKET_IFNAME": "the same for the groups on the CPU; Gloo knows no `=`",
     "NCCL_SOCKET_FAMILY": "the family of that interface's address",
     "NCCL_IB_GID_INDEX": "the RoCE v2 address that all ports have at this index",
-    "NCCL_IB_ROCE_VERSION_NUM": "the ports have their RoCE v2 address at different indexes: NCCL looks for it, from 2.21 on",
+    "NCCL_IB_ROCE_VERSION_NUM": "the ports have it at different indexes: NCCL looks for it by itself, from 2.21 on",
     "NCCL_IB_ADDR_FAMILY": "among addresses of this family",
     "NCCL_CROSS_NIC": "only ports of the same number reach each other",
     "NCCL_MNNVL_ENABLE": "whether the cards are in an NVLink domain over several nodes",
