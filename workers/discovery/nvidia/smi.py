@@ -86,7 +86,9 @@ def _named(gpu: Gpu, listed: Sequence[ListedInstance]) -> Gpu:
     by_slot = {part.slot: part for part in listed}
     told = {part.slot: part for part in gpu.instances}
     parts = [_joined(told.get(slot) or MigInstance(slot=slot), by_slot.get(slot)) for slot in sorted({*told, *by_slot})]
-    return msgspec.structs.replace(gpu, instances=tuple(parts))
+    # Where nothing but the list answers, that there are instances says which mode the card is in.
+    is_cut = gpu.mig_enabled if gpu.mig_enabled is not None or not parts else True
+    return msgspec.structs.replace(gpu, instances=tuple(parts), mig_enabled=is_cut)
 
 
 def _joined(part: MigInstance, listed: ListedInstance | None) -> MigInstance:

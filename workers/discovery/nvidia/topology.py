@@ -33,7 +33,8 @@ def find(
     problems: tuple[Problem, ...] = ()
     if told is None:
         told = Topology(pairs=tuple(_by_kernel(machine, gpus, ports)), numa=_numa(machine, gpus))
-        problems = () if answer.problem == "not found" or told.pairs else (_unknown(answer.out or answer.problem),)
+        is_missed = len(gpus) > 1 and not told.pairs and answer.problem != "not found"
+        problems = (_unknown(answer.out or answer.problem),) if is_missed else ()
     domains = nvlink_domains(gpus, told)
     return Topology(pairs=told.pairs, cpus=told.cpus, numa=told.numa, nvlink_domains=domains), problems
 

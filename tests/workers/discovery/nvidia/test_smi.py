@@ -203,6 +203,11 @@ def test_nothing_carved_is_no_instance():
     assert (gpu.mig_enabled, gpu.mig_enabled_pending, gpu.instances) == (True, False, ())
 
 
+def test_a_list_alone_tells_that_a_card_is_cut():
+    (gpu,) = ask(tools={"nvidia-smi -L": listed((0, A100, "1g.10gb"))}).gpus
+    assert (gpu.mig_enabled, [part.profile for part in gpu.instances]) == (True, ["1g.10gb"])
+
+
 def test_both_spellings_of_an_instance_are_taken():
     old = f"GPU 3: {A100} (UUID: {uuid(3)})\n  MIG 1g.5gb Device 0: (UUID: MIG-{uuid(3)}/7/0)\n"
     (card,) = smi_list.parse(old)

@@ -108,8 +108,10 @@ def test_distances_have_nvidia_smis_words():
 
 def test_a_matrix_that_cannot_be_read_is_a_problem():
     machine = FakeMachine(programs={"nvidia-smi": "nvidia-smi"}, tools={"nvidia-smi": ToolResult(0, "?")})
-    told, (problem,) = find(machine, NodeSettings(), (Gpu(index=0, uuid="GPU-0"),))
+    two = (Gpu(index=0, uuid="GPU-0"), Gpu(index=1, uuid="GPU-1"))
+    told, (problem,) = find(machine, NodeSettings(), two)
     assert (told.pairs, problem.literal) == ((), "?")
+    assert find(machine, NodeSettings(), two[:1])[1] == (), "one card is joined with none"
 
 
 def test_no_card_has_no_topology():
