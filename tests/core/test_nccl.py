@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from llmgw.core import nccl
 from llmgw.core.hardware.fabrics import AttachedPort, Attachment
 from llmgw.core.hardware.gpus import FabricState, Gpu, GpuFabric
 from llmgw.core.hardware.network import LinkLayer
-from llmgw.core.nccl import WHY, NoEnvironment, environment
+from llmgw.core.nccl import WHY, NoEnvironment
 
 IB = Attachment(
     name="compute",
@@ -19,6 +20,10 @@ IB = Attachment(
     interface="eth0",
     address="10.0.0.5",
 )
+
+
+def environment(*asked):
+    return nccl.environment(*asked)
 
 
 def change(**facts):

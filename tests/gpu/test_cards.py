@@ -27,6 +27,7 @@ def machine():
 def test_both_ways_tell_the_same(machine):
     by_library = find(machine, NodeSettings(id="here"))
     by_tool = find(machine, NodeSettings(id="here", nvml="off"))
+    assert by_library.driver
     assert by_library.driver.source == "nvml", by_library.problems
     assert len(by_library.gpus) == by_library.driver.attached == len(by_tool.gpus)
     for one, other in zip(by_library.gpus, by_tool.gpus, strict=True):

@@ -112,7 +112,7 @@ _FAILED: Final = ShardStatus(
     progress=Progress(Bytes(10), Bytes(20)),
     failure=Failure("out-of-memory", "the device's memory was not enough", 1, 9, ("first", "last")),
 )
-_INVENTORY: Final = Inventory(
+INVENTORY: Final = Inventory(
     devices=(
         Device("cpu", DeviceKind.CPU, "cpu", Bytes(64 * GIB), 4),
         Device("GPU-1", DeviceKind.GPU, "h100-80g", Bytes(80 * GIB), 1, "Xid 79"),
@@ -146,7 +146,7 @@ REPORTS: Final = MappingProxyType[str, AnyReport](
             seq=4 << 32 | 7,
             sent_at=AT,
             address="10.0.0.1",
-            inventory=_INVENTORY,
+            inventory=INVENTORY,
             shards=_SHARDS,
             labels={"zone": "a"},
             answers=_ANSWERS,
@@ -159,7 +159,7 @@ REPORTS: Final = MappingProxyType[str, AnyReport](
             epoch=3,
             seq=4 << 32 | 8,
             sent_at=AT,
-            inventory=_INVENTORY,
+            inventory=INVENTORY,
         ),
         "report-shards": ShardReport(
             node=_N1,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from llmgw.core.hardware.gpus import Driver, Gpu
-from llmgw.core.units import Bytes
+from llmgw.core.units import Bytes, Seconds
 from llmgw.core.wire import Inventory
 from tests.fakes.machine import FakeMachine
 from workers.cli import main
@@ -79,11 +79,12 @@ def test_a_fix_is_filled_in_or_left_as_words():
     assert (outcome.cure.text, outcome.cure.command) == ("mend {what}", "")
 
 
+def that_comes_to(verdict):
+    return dataclasses.replace(A_CHECK, id=str(verdict), judge=lambda _: [Outcome(verdict, "x")])
+
+
 def test_the_most_serious_stands_first():
-    several = [
-        dataclasses.replace(A_CHECK, id=str(verdict), judge=lambda _, v=verdict: [Outcome(v, "x")])
-        for verdict in reversed(Verdict)
-    ]
+    several = [that_comes_to(verdict) for verdict in reversed(Verdict)]
     assert [outcome.verdict for outcome in told(checks=several).outcomes] == list(Verdict)
 
 
@@ -99,8 +100,10 @@ def test_counters_are_kept_for_the_next_run_on_this_boot(tmp_path):
         def read_text(self, path):
             return path.read_text("utf-8") if path.exists() else None
 
-    kept.write(Machine(), tmp_path, 5.0, {"port.x": 3})
-    assert kept.read(Machine(), tmp_path).counters == {"port.x": 3}
+    kept.write(Machine(), tmp_path, Seconds(5.0), {"port.x": 3})
+    left = kept.read(Machine(), tmp_path)
+    assert left
+    assert left.counters == {"port.x": 3}
     assert kept.read(Machine(boot="another"), tmp_path) is None
     (tmp_path / kept.FILE).write_text("{", "utf-8")
     assert kept.read(Machine(), tmp_path) is None

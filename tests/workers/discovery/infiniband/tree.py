@@ -18,7 +18,7 @@ def mapped(a, b, c, d):
 def a_port(hca, *, pci="0000:1a:00.0", gids=(), counters=None, number=1, **facts):
     """Files and links of one port; `gids` are (GID, type, netdev), None for an entry that is not used."""
     folder, port = f"/sys/class/infiniband/{hca}", f"/sys/class/infiniband/{hca}/ports/{number}"
-    files = {f"{folder}/{name}": f"{word}\n" for name, word in NIC.items()}
+    files: dict[str, str | OSError] = {f"{folder}/{name}": f"{word}\n" for name, word in NIC.items()}
     files |= {f"{port}/{name}": f"{word}\n" for name, word in {**SETUP, **facts}.items() if word is not None}
     for index, entry in enumerate(gids):
         gid, kind, netdev = entry or (ZERO, None, None)
@@ -33,7 +33,8 @@ def a_port(hca, *, pci="0000:1a:00.0", gids=(), counters=None, number=1, **facts
 
 
 def a_machine(*ports, **more):
-    files, links = {}, {}
+    files: dict[str, str | OSError] = {}
+    links: dict[str, str] = {}
     for its_files, its_links in ports:
         files |= its_files
         links |= its_links

@@ -50,14 +50,22 @@ def machine(own="READY\n", whole=WELL, major=234):
     )
 
 
+def domain(text):
+    return imex.parse_domain(text)
+
+
+def found_on(around, settings, gpus):
+    return imex.find(around, settings, gpus)
+
+
 def wrong(**facts):
     around = machine(**facts)
-    found, _ = imex.find(around, NodeSettings(), MEMBER)
+    found, _ = found_on(around, NodeSettings(), MEMBER)
     return [finding.code for finding in imex.findings(found, MEMBER, around)]
 
 
 def test_a_domain_is_read_with_and_without_versions():
-    told = imex.parse_domain(TABLE)
+    told = domain(TABLE)
     assert told.nodes == (
         ImexNode(address="10.0.6.48", state="READY", version="570.172"),
         ImexNode(address="10.0.6.49", state="UNAVAILABLE"),
@@ -68,13 +76,13 @@ def test_a_domain_is_read_with_and_without_versions():
 def test_the_tools_json_tells_the_same():
     text = """{"nodes": {"0": {"status": "READY", "host": "10.0.6.48", "version": "570.172",
                "connections": {"0": {"status": "CONNECTED"}, "1": {"status": "DISCONNECTED"}}}}, "status": "UP"}"""
-    told = imex.parse_domain(text)
+    told = domain(text)
     assert (told.domain_state, told.unconnected) == ("UP", ((0, 1),))
     assert told.nodes == (ImexNode(address="10.0.6.48", state="READY", version="570.172"),)
 
 
 def test_a_domain_that_is_well_has_no_finding():
-    found, problems = imex.find(machine(), NodeSettings(), MEMBER)
+    found, problems = found_on(machine(), NodeSettings(), MEMBER)
     assert (found.state, found.domain_state, found.channels, found.channel_major, problems) == (
         "READY",
         "UP",
@@ -104,7 +112,7 @@ def test_a_machine_that_is_in_no_domain_is_not_asked():
 
 
 def test_what_cannot_be_read_is_a_problem():
-    found, (problem,) = imex.find(machine(whole="Failed to connect"), NodeSettings(), MEMBER)
+    found, (problem,) = found_on(machine(whole="Failed to connect"), NodeSettings(), MEMBER)
     assert (found.domain_state, problem.literal) == (None, "Failed to connect")
 
 

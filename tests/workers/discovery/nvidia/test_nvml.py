@@ -66,6 +66,7 @@ def test_a_driver_that_cannot_be_asked_says_why(ask, code, problem):
 def test_a_library_that_is_not_there_is_told(tmp_path):
     settings = NodeSettings(id="n1", nvml=str(tmp_path / "none.so"))
     told = nvml.ask(RealMachine(), settings)
+    assert isinstance(told, Problem)
     assert told.code == "nvml.library-not-found"
     assert "none.so" in told.literal
 
@@ -73,11 +74,13 @@ def test_a_library_that_is_not_there_is_told(tmp_path):
 def test_a_file_that_is_no_library_is_told(tmp_path):
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
     told = nvml.ask(RealMachine(), NodeSettings(id="n1", nvml=str(tmp_path / "libnvidia-ml.so.1")))
+    assert isinstance(told, Problem)
     assert told.code == "nvml.library-not-found"
 
 
 def test_a_library_of_something_else_is_told():
     told = nvml.ask(RealMachine(), NodeSettings(id="n1", nvml="/lib/x86_64-linux-gnu/libm.so.6"))
+    assert isinstance(told, Problem)
     assert told.code in {"nvml.function-not-found", "nvml.library-not-found"}
 
 
@@ -206,7 +209,9 @@ def test_a_crash_is_told_as_such(ask):
     ],
 )
 def test_no_answer_is_a_problem(answer, code):
-    assert nvml.parse(answer).code == code
+    told = nvml.parse(answer)
+    assert isinstance(told, Problem)
+    assert told.code == code
 
 
 @given(st.text())

@@ -14,7 +14,7 @@ H100 = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H100 80GB HBM3") for n i
 
 
 def machine(state="active", switches=4, version="580.95.05"):
-    files = {}
+    files: dict[str, str] = {}
     for number in range(switches):
         folder = f"/sys/bus/pci/devices/0000:0{number}:00.0"
         files |= {f"{folder}/vendor": "0x10de\n", f"{folder}/device": "0x22a3\n", f"{folder}/class": "0x068000\n"}

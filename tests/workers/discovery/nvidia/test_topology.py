@@ -7,9 +7,19 @@ from hypothesis import strategies as st
 from llmgw.core.hardware.gpus import FabricState, Gpu, GpuFabric, NvLink, Topology
 from llmgw.core.hardware.network import Port
 from tests.fakes.machine import FakeMachine
-from workers.discovery.nvidia.topology import distance, find, nvlink_domains, parse
+from workers.discovery.nvidia import topology
+from workers.discovery.nvidia.topology import distance, nvlink_domains
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
+
+
+def parse(text):
+    return topology.parse(text)
+
+
+def find(*args):
+    return topology.find(*args)
+
 
 NEW = """\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 GPU0\t X \tNV12\tPXB\tSYS\t48-63,176-191\t3\t\tN/A
@@ -30,8 +40,8 @@ mlx5_0  PHB     NODE     X
 """
 
 
-def pairs(topology):
-    return {(pair.a, pair.b): pair.by for pair in topology.pairs}
+def pairs(told):
+    return {(pair.a, pair.b): pair.by for pair in told.pairs}
 
 
 def test_adapters_are_called_by_their_names():
