@@ -16,9 +16,11 @@ from llmgw import logs, telemetry
 from llmgw.core.engines import ENGINES
 from workers.discovery import readable
 from workers.discovery.collect import Collector
+from workers.discovery.infiniband import ports
 from workers.doctor import command
 from workers.doctor.run import examine, patient_of
 from workers.engines import programs
+from workers.fabric import command as fabric_test
 from workers.ports import Machine
 from workers.recording import form, writing
 from workers.recording.recorder import RecordingMachine
@@ -79,6 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(settings)
         case "stop-engines":
             return _stop_engines(settings, arguments.patience_s, dry_run=arguments.dry_run)
+        case "fabric-test":
+            with _real_machine(settings) as machine:
+                return fabric_test.run(arguments, machine, ports.find(machine)[0])
         case "record":
             return _record(arguments.folder, settings)
         case _:
@@ -103,11 +108,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=HCA,…",
         help="take these ports for a fabric; repeatable",
     )
+    test = commands.add_parser("fabric-test", help="measure the bandwidth to another node, as server or as client")
+    fabric_test.add_arguments(test)
     record = commands.add_parser("record", help="write what this machine answers into a folder, its identity replaced")
     record.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    for each in (run, look, doctor, stop, record):
+    for each in (run, look, doctor, test, stop, record):
         each.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
-    for each in (look, doctor, record):
+    for each in (look, doctor, test, record):
         _add_overrides(each)
     for each in (look, doctor):
         each.add_argument("--replay", type=Path, metavar="DIR", help="look at a recorded machine instead of this one")

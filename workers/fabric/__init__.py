@@ -1,0 +1,1 @@
+"""Measures a fabric: the bandwidth between two nodes."""
