@@ -74,8 +74,4 @@ class Migration(migrations.Migration):
             field=models.PositiveIntegerField(db_default=0, default=0),
         ),
         migrations.RunPython(move_inventories, migrations.RunPython.noop),
-        migrations.RemoveField(
-            model_name='noderow',
-            name='inventory',
-        ),
     ]
