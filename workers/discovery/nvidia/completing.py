@@ -9,6 +9,7 @@ import msgspec
 from llmgw.core.hardware.gpus import FabricState, Gpu, GpuFabric, MigInstance, Process
 from llmgw.core.units import Bytes
 from workers.discovery.nvidia import classes, smi
+from workers.discovery.nvidia.of_kernel import from_kernel, kernel_order
 from workers.discovery.nvidia.pci_cards import DEVICES
 from workers.ports import Machine
 from workers.settings import NodeSettings
@@ -26,17 +27,19 @@ def _identified(machine: Machine, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """Give cards that are lost to NVML the identity that the kernel module wrote down, where it can be no other's."""
     dumb = [gpu for gpu in gpus if gpu.failed and gpu.uuid is None and gpu.pci_address is None]
     known = {gpu.pci_address for gpu in gpus}
-    spare = [address for address in smi.kernel_order(machine) if address not in known]
+    spare = [address for address in kernel_order(machine) if address not in known]
     if not dumb or len(dumb) != len(spare):
         return gpus
-    named = {id(gpu): smi.from_kernel(machine, address) for gpu, address in zip(dumb, spare, strict=True)}
+    named = {id(gpu): from_kernel(machine, address) for gpu, address in zip(dumb, spare, strict=True)}
     return tuple(_with_identity(gpu, named.get(id(gpu))) for gpu in gpus)
 
 
 def _with_identity(gpu: Gpu, known: Gpu | None) -> Gpu:
     if known is None:
         return gpu
-    return msgspec.structs.replace(gpu, uuid=known.uuid, name=known.name, pci_address=known.pci_address)
+    return msgspec.structs.replace(
+        gpu, uuid=known.uuid, name=known.name, pci_address=known.pci_address, minor_number=known.minor_number
+    )
 
 
 def _licensed(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

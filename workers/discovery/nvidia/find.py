@@ -12,6 +12,7 @@ from workers.discovery.nvidia import nvml, smi
 from workers.discovery.nvidia.cards import Cards
 from workers.discovery.nvidia.completing import completed
 from workers.discovery.nvidia.driver import module_of
+from workers.discovery.nvidia.of_kernel import kernel_order
 from workers.discovery.nvidia.pci_cards import PciCard, cards_on_pci
 from workers.discovery.nvidia.smi_failure import MODULE
 from workers.ports import Machine
@@ -98,7 +99,7 @@ def _answering(cards: Cards) -> int:
 
 def _none_listed(machine: Machine, told: Cards) -> Cards:
     """NVML lists no card: that there is none is believed where the bus has none either."""
-    hidden = cards_on_pci(machine) or machine.names_in(smi.OF_KERNEL)
+    hidden = cards_on_pci(machine) or kernel_order(machine)
     text = "the NVIDIA driver lists no card" + (
         ", though there are some on PCI: they have failed, or are hidden" if hidden else ""
     )

@@ -1,13 +1,15 @@
 """What it means when nvidia-smi answers with none of its forms: why, what to do, and whether there are no cards."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from llmgw.core.hardware.findings import Problem, cut
 from llmgw.core.hardware.gpus import Driver
 from workers.discovery.nvidia.cards import Cards
+from workers.discovery.nvidia.of_kernel import kernel_order
 from workers.discovery.nvidia.pci_cards import cards_on_pci
 from workers.ports import Machine, ToolResult
 
@@ -42,21 +44,29 @@ def _no_module(machine: Machine) -> bool:
 
 
 def _no_cards(machine: Machine) -> bool:
-    return not machine.names_in(Path("/proc/driver/nvidia/gpus")) and not cards_on_pci(machine)
+    return not kernel_order(machine) and not cards_on_pci(machine)
 
 
-_LINES: Final = (
+_KNOWN: Final = (
     _Line(
-        re.compile(r"Driver/library version mismatch", re.IGNORECASE),
+        re.compile(r"version mismatch", re.IGNORECASE),
         "mismatch",
         "the NVIDIA libraries are of another version than the kernel module that is loaded{versions}: reboot, or "
         "unload and load the module",
         _never,
     ),
     _Line(
-        re.compile(r"couldn't communicate with the NVIDIA driver|driver (?:is )?not loaded", re.IGNORECASE),
+        re.compile(
+            r"(?:couldn.?t|could not) communicate with the (?:NVIDIA )?driver|driver (?:is )?not loaded", re.IGNORECASE
+        ),
         "no-driver",
         "the NVIDIA driver is not loaded: install it, or build its module for this kernel (`dkms status`)",
+        _no_module,
+    ),
+    _Line(
+        re.compile(r"(?:couldn.?t|could not) find libnvidia-ml|NVML Shared Library Not Found", re.IGNORECASE),
+        "no-library",
+        "libnvidia-ml.so.1 of the NVIDIA driver is not found: install the driver whole, or run `ldconfig`",
         _no_module,
     ),
     _Line(
@@ -64,6 +74,12 @@ _LINES: Final = (
         "lost-cgroup",
         "NVML cannot be initialised: this container has lost its device cgroup, as after a `systemctl daemon-reload`, "
         "or /dev/nvidia* are missing: start it again",
+        _never,
+    ),
+    _Line(
+        re.compile(r"do(?: not|n.?t) have enough permissions", re.IGNORECASE),
+        "not-allowed",
+        "nvidia-smi may not open /dev/nvidia* as this user: look at their owner and mode",
         _never,
     ),
     _Line(
@@ -79,42 +95,53 @@ _LINES: Final = (
         _never,
     ),
 )
-_NO_ANSWER: Final = {
-    "not found": ("missing", "nvidia-smi is not there: install the driver's utilities, or name it in `nvidia_smi`"),
-}
+_BY_CODE: Final = {each.code: each for each in _KNOWN}
+_EXIT_CODES: Final[Mapping[int, _Line]] = MappingProxyType(
+    {9: _BY_CODE["no-driver"], 12: _BY_CODE["no-library"], 18: _BY_CODE["mismatch"]}
+)
+"""Documented by `nvidia-smi --help` but for 18, an nvmlReturn_t; used where nothing is said in words."""
 
 
 def failure_of(answer: ToolResult, machine: Machine) -> Failure:
     """Say why an answer has no cards."""
     said = f"{answer.out}\n{answer.err}"
-    line = next((line for line in _LINES if line.pattern.search(said)), None)
-    if line is not None:
-        text = line.text.format(versions=_versions(said, machine)) if "{versions}" in line.text else line.text
-        problem = _problem(line.code, text, said)
-        none = line.says_none(machine)
-        return Failure(
-            problem, Cards(None if none else Driver(source=_SOURCE), (), (problem,), is_known=none), is_final=True
-        )
-    return _odd(answer, said)
-
-
-def _odd(answer: ToolResult, said: str) -> Failure:
     if answer.problem:
-        code, text = _NO_ANSWER.get(answer.problem, _held(answer.problem))
-        problem = _problem(code, text, said)
-        return Failure(problem, Cards(None, (), (problem,), is_known=False), is_final=True)
-    kind = "garbage" if answer.ok else "exit"
-    text = f"nvidia-smi -q -x ended with {answer.code} and no answer that can be read; other ways of asking are tried"
-    problem = _problem(kind, text, said)
-    return Failure(problem, Cards(Driver(source=_SOURCE), (), (problem,), is_known=False), is_final=False)
+        return _silence(answer, said)
+    silent = None if said.strip() else _EXIT_CODES.get(answer.code or 0)
+    line = next((each for each in _KNOWN if each.pattern.search(said)), silent)
+    return _known(line, said, machine) if line else _odd(answer, said)
 
 
-def _held(problem: str) -> tuple[str, str]:
+def _known(line: _Line, said: str, machine: Machine) -> Failure:
+    problem = _problem(line.code, line.text.replace("{versions}", _versions(said, machine)), said)
+    none = line.says_none(machine)
+    return Failure(
+        problem, Cards(None if none else Driver(source=_SOURCE), (), (problem,), is_known=none), is_final=True
+    )
+
+
+def _silence(answer: ToolResult, said: str) -> Failure:
+    problem = _problem(*_why_silent(answer.problem), said)
+    # Of a program that is not there, or may not be run, nothing follows for the driver.
+    driver = Driver(source=_SOURCE) if answer.problem.startswith(("held up", "no answer")) else None
+    return Failure(problem, Cards(driver, (), (problem,), is_known=False), is_final=True)
+
+
+def _why_silent(problem: str) -> tuple[str, str]:
+    if problem == "not found":
+        return "missing", "nvidia-smi is not there: install the driver's utilities, or name it in `nvidia_smi`"
     if problem.startswith("held up"):
         return "held-up", f"nvidia-smi is {problem}: the driver hangs; look at the kernel log, a reboot may be needed"
     if problem.startswith("no answer"):
         return "timeout", f"nvidia-smi gave {problem}: the driver hangs; look at the kernel log for Xid 119 and 120"
     return "not-allowed", f"nvidia-smi cannot be run: {problem}"
+
+
+def _odd(answer: ToolResult, said: str) -> Failure:
+    kind = "garbage" if answer.ok else "exit"
+    text = f"nvidia-smi -q -x ended with {answer.code} and no answer that can be read; other ways of asking are tried"
+    problem = _problem(kind, text, said)
+    return Failure(problem, Cards(Driver(source=_SOURCE), (), (problem,), is_known=False), is_final=False)
 
 
 def _problem(code: str, text: str, said: str) -> Problem:

@@ -16,13 +16,21 @@ from llmgw.core.hardware.gpus import (
 )
 from workers.discovery.nvidia import words
 from workers.discovery.nvidia.smi_parts import instances_of, processes_of
-from workers.discovery.nvidia.smi_sheet import CORRECTED, FB, UNCORRECTED, Rows, Sheet, count, total
+from workers.discovery.nvidia.smi_sheet import CORRECTED, FB, UNCORRECTED, Rows, Sheet
 from workers.discovery.nvidia.smi_tree import text_at, texts
 from workers.discovery.nvidia.words import Failed
 from workers.discovery.pci import canonical
 
 _POWER: Final = ("gpu_power_readings", "power_readings")
-_CORE: Final = ("uuid", "name", "memory_total_bytes", "temperature_celsius", "utilization_percent", "power_watts")
+_CORE: Final = (
+    "uuid",
+    "name",
+    "memory_total_bytes",
+    "temperature_celsius",
+    "utilization_percent",
+    "power_watts",
+    "clock_sm_mhz",
+)
 """Of these, so many must have failed before a card as a whole is said to have."""
 _CORE_FAILED: Final = 3
 
@@ -32,32 +40,33 @@ def _power(*names: str) -> tuple[str, ...]:
 
 
 _FIELDS: Final[Rows] = (
-    ("uuid", str, ("uuid", "gpu_uuid")),
+    ("uuid", words.card_uuid, ("uuid", "gpu_uuid")),
     ("name", str, ("product_name",)),
     ("minor_number", words.whole, ("minor_number",)),
     ("serial", str, ("serial", "serial_number")),
     ("vbios", str, ("vbios_version",)),
     ("memory_total_bytes", words.amount, (f"{FB}/total",)),
+    # Without `reserved`, which stands beside it from 510 on; drivers before count their own share as used.
     ("memory_used_bytes", words.amount, (f"{FB}/used",)),
     ("memory_reserved_bytes", words.amount, (f"{FB}/reserved",)),
     ("memory_free_bytes", words.amount, (f"{FB}/free",)),
-    ("temperature_celsius", words.whole, ("temperature/gpu_temp", "temperature/gpu_current_temp")),
+    ("temperature_celsius", words.celsius, ("temperature/gpu_temp", "temperature/gpu_current_temp")),
     (
         "temperature_slowdown_celsius",
-        words.whole,
+        words.celsius,
         ("temperature/gpu_temp_slow_threshold", "temperature/gpu_slowdown_temp"),
     ),
-    ("temperature_margin_celsius", words.whole, ("temperature/gpu_temp_tlimit", "temperature/gpu_t_limit_temp")),
+    ("temperature_margin_celsius", words.celsius, ("temperature/gpu_temp_tlimit", "temperature/gpu_t_limit_temp")),
     (
         "power_watts",
-        words.number,
+        words.watts,
         _power("power_draw", "average_power_draw", "instant_power_draw", "instantaneous_power_draw"),
     ),
-    ("power_limit_watts", words.number, _power("current_power_limit", "enforced_power_limit", "power_limit")),
-    ("power_limit_default_watts", words.number, _power("default_power_limit")),
-    ("clock_sm_mhz", words.whole, ("clocks/sm_clock", "clocks/sm")),
-    ("clock_memory_mhz", words.whole, ("clocks/mem_clock", "clocks/memory")),
-    ("utilization_percent", words.whole, ("utilization/gpu_util", "utilization/gpu")),
+    ("power_limit_watts", words.watts, _power("current_power_limit", "enforced_power_limit", "power_limit")),
+    ("power_limit_default_watts", words.watts, _power("default_power_limit")),
+    ("clock_sm_mhz", words.megahertz, ("clocks/sm_clock", "clocks/sm")),
+    ("clock_memory_mhz", words.megahertz, ("clocks/mem_clock", "clocks/memory")),
+    ("utilization_percent", words.percent, ("utilization/gpu_util", "utilization/gpu")),
     ("performance_state", str, ("performance_state",)),
     ("persistence_mode", words.flag, ("persistence_mode",)),
     ("compute_mode", words.dashed, ("compute_mode",)),
@@ -66,10 +75,10 @@ _FIELDS: Final[Rows] = (
     ("virtualization", words.dashed, ("gpu_virtualization_mode/virtualization_mode",)),
     (
         "vgpu_licence",
-        words.lower,
+        words.licence,
         ("vgpu_software_licensed_product/license_status", "grid_licensed_product/license_status"),
     ),
-    ("recovery_action", words.dashed, ("gpu_recovery_action",)),
+    ("recovery_action", words.action, ("gpu_recovery_action",)),
     ("pcie_replays", words.whole, ("pci/replay_counter", "pci/replays_since_reset")),
     ("mig_enabled", words.flag, ("mig_mode/current_mig", "mig_mode/current")),
     ("mig_enabled_pending", words.flag, ("mig_mode/pending_mig", "mig_mode/pending")),
@@ -103,48 +112,68 @@ def read_card(element: Element, called: str) -> tuple[Gpu, tuple[Problem, ...]]:
     """Read one card; its number and its instances' names stand elsewhere."""
     sheet = Sheet(element, called)
     facts = sheet.all(_FIELDS) | sheet.all(_PCIE)
-    address = element.get("id") or text_at(element, "pci/pci_bus_id", "pci/bus_id") or ""
-    reset = sheet.one("reset required", words.flag, "gpu_reset_status/reset_required")
     gpu = Gpu(
-        **{**facts, "recovery_action": facts["recovery_action"] or ("gpu-reset" if reset else None)},
-        pci_address=canonical(address),
-        throttle_reasons=_throttled(element),
+        **{
+            **facts,
+            "uuid": facts["uuid"] or _uuid_elsewhere(element),
+            "recovery_action": _action(sheet, facts["recovery_action"]),
+        },
+        pci_address=canonical(element.get("id") or "") or _told_address(element),
+        throttle_reasons=_throttled(sheet),
         ecc=_ecc(sheet),
         remapped_rows=_remapped(sheet),
         retired_pages=_retired(sheet),
-        fabric=_fabric(element),
+        fabric=_fabric(sheet),
         instances=tuple(instances_of(element, called, sheet.problems)),
         processes=processes_of(element),
         failed=_failed(element, sheet.failed),
     )
     # Of a card that can do nothing no single field is worth a line.
-    return gpu, () if gpu.failed else tuple(sheet.problems)
+    return gpu, () if gpu.failed else tuple(dict.fromkeys(sheet.problems))
 
 
-def _failed(element: Element, fields: list[str]) -> str | None:
+def _told_address(element: Element) -> str | None:
+    told = (text_at(element, path) for path in ("pci/pci_bus_id", "pci/bus_id"))
+    return next((address for text in told if (address := canonical(text or ""))), None)
+
+
+def _uuid_elsewhere(element: Element) -> str | None:
+    """Find the identity in a document of which a line got lost, so that it stands a level lower than it should."""
+    told = ((each.text or "").strip() for each in element.iter("uuid"))
+    return next((uuid for uuid in told if uuid.startswith("GPU-")), None)
+
+
+def _action(sheet: Sheet, action: str | None) -> str | None:
+    """Return what the card asks for; before R565 two flags said it."""
+    if action not in {None, "none"}:
+        return action
+    base = "gpu_reset_status"
+    if sheet.one("reset required", words.flag, f"{base}/reset_required"):
+        return "gpu-reset"
+    drain = sheet.one("drain and reset recommended", words.flag, f"{base}/drain_and_reset_recommended")
+    return "drain-and-reset" if drain else action
+
+
+def _failed(element: Element, fields: Mapping[str, str]) -> str | None:
     """Return the driver's words that the card can do nothing; a single odd field is none."""
-    lost = next((found[0] for text in texts(element) if (found := words.LOST.search(text))), None)
-    core = [field for field in fields if field in _CORE]
-    if lost or len(core) < _CORE_FAILED:
-        return lost
-    failed = (told for text in texts(element) if isinstance(told := words.read(text), Failed))
-    return next((told.words for told in failed), None)
+    lost = next((said for text in texts(element) if (said := words.says_lost(text))), None)
+    core = [said for field, said in fields.items() if field in _CORE]
+    return lost or (core[0] if len(core) >= _CORE_FAILED else None)
 
 
-def _throttled(element: Element) -> tuple[str, ...] | None:
-    block = next(
-        (
-            found
-            for name in ("clocks_event_reasons", "clocks_throttle_reasons")
-            if (found := element.find(name)) is not None
-        ),
-        None,
-    )
-    if block is None:
+def _throttled(sheet: Sheet) -> tuple[str, ...] | None:
+    """Return the reasons that are active; None where none is told to be active or not."""
+    names = ("clocks_event_reasons", "clocks_throttle_reasons")
+    block = next((found for name in names if (found := sheet.element.find(name)) is not None), None)
+    said = {each.tag: words.read(each.text) for each in block.iter()} if block is not None else {}
+    told = {tag: word.lower() for tag, word in said.items() if isinstance(word, str)}
+    failed = next((word for word in said.values() if isinstance(word, Failed)), None)
+    if failed is not None:
+        sheet.note("throttle_reasons", failed)
+    if not {"active", "not active"} & {*told.values()}:
         return None
-    active = (each for each in block.iter() if (each.text or "").strip().lower() == "active")
-    names = (each.tag.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_") for each in active)
-    return tuple(sorted({_REASONS[name] for name in names if name in _REASONS}))
+    active = (tag.split("_reason_", 1)[-1] for tag, word in told.items() if word == "active")
+    return tuple(sorted({_REASONS[name] for name in active if name in _REASONS}))
 
 
 # --- errors -------------------------------------------------------------------------------------------------------
@@ -155,10 +184,10 @@ def _ecc(sheet: Sheet) -> Ecc:
     return Ecc(
         enabled=sheet.one("ecc mode", words.flag, "ecc_mode/current_ecc", "ecc_mode/current"),
         enabled_pending=sheet.one("ecc mode pending", words.flag, "ecc_mode/pending_ecc", "ecc_mode/pending"),
-        uncorrected_volatile=total(sheet.element, f"{errors}/volatile", UNCORRECTED, "double_bit"),
-        corrected_volatile=total(sheet.element, f"{errors}/volatile", CORRECTED, "single_bit"),
-        uncorrected_aggregate=total(sheet.element, f"{errors}/aggregate", UNCORRECTED, "double_bit"),
-        corrected_aggregate=total(sheet.element, f"{errors}/aggregate", CORRECTED, "single_bit"),
+        uncorrected_volatile=sheet.total("ecc errors", f"{errors}/volatile", UNCORRECTED, "double_bit"),
+        corrected_volatile=sheet.total("ecc errors", f"{errors}/volatile", CORRECTED, "single_bit"),
+        uncorrected_aggregate=sheet.total("ecc errors", f"{errors}/aggregate", UNCORRECTED, "double_bit"),
+        corrected_aggregate=sheet.total("ecc errors", f"{errors}/aggregate", CORRECTED, "single_bit"),
         sram_threshold_exceeded=sheet.one("sram threshold", words.flag, f"{errors}/aggregate/sram_threshold_exceeded"),
         unrepairable_memory=sheet.one("unrepairable memory", words.flag, f"{errors}/unrepairable_memory"),
         channel_repair_pending=sheet.one("channel repair", words.flag, f"{errors}/channel_repair_pending"),
@@ -167,11 +196,12 @@ def _ecc(sheet: Sheet) -> Ecc:
 
 
 def _remapped(sheet: Sheet) -> RemappedRows | None:
-    block = sheet.element.find("remapped_rows")
-    if block is None or len(block) == 0:
-        return None
     base = "remapped_rows"
-    return RemappedRows(
+    block = sheet.element.find(base)
+    if block is None or len(block) == 0:
+        sheet.one("remapped rows", Failed, base)  # a text in place of all: N/A, or that they could not be told
+        return None
+    told = RemappedRows(
         corrected=sheet.one("remapped rows", words.whole, f"{base}/remapped_row_corr", f"{base}/correctable_error"),
         uncorrected=sheet.one("remapped rows", words.whole, f"{base}/remapped_row_unc", f"{base}/uncorrectable_error"),
         pending=sheet.one("row remap pending", words.flag, f"{base}/remapped_row_pending", f"{base}/pending"),
@@ -185,6 +215,7 @@ def _remapped(sheet: Sheet) -> RemappedRows | None:
             f"{base}/bank_remap_availability_histogram/none",
         ),
     )
+    return None if told == RemappedRows() else told
 
 
 def _retired(sheet: Sheet) -> RetiredPages | None:
@@ -223,40 +254,50 @@ _STATES: Final = MappingProxyType(
 )
 
 
-def _fabric(element: Element) -> GpuFabric | None:
+def _fabric(sheet: Sheet) -> GpuFabric | None:
     """Read the `Fabric` block; its words are states, so `Not Supported` is one, and only N/A is nothing."""
-    block = element.find("fabric")
-    state = _said(block, "state")
-    if block is None or state is None:
+    state = _said(sheet, "state")
+    if state is None:
         return None
-    health = block.find("health")
     return GpuFabric(
         state=_STATES.get(state),
-        status=_said(block, "status"),
-        cluster_uuid=_cluster(_said(block, "clusteruuid", "cluster_uuid")),
-        clique_id=count(text_at(block, "cliqueid", "clique_id")),
-        health=_dashed(_said(health, "summary")),
-        bandwidth=_said(health, "bandwidth"),
-        route_recovery=_true(health, "route_recovery_in_progress", "route_recovery"),
-        route_unhealthy=_true(health, "route_unhealthy"),
-        access_timeout_recovery=_true(health, "access_timeout_recovery"),
-        incorrect_configuration=_said(health, "incorrect_configuration"),
+        status=_said(sheet, "status"),
+        cluster_uuid=_cluster(_said(sheet, "clusteruuid", "cluster_uuid")),
+        clique_id=words.count(_said(sheet, "cliqueid", "clique_id")),
+        health=_dashed(_said(sheet, "health/summary")),
+        bandwidth=_if_supported(_said(sheet, "health/bandwidth")),
+        route_recovery=_true(_said(sheet, "health/route_recovery_in_progress", "health/route_recovery")),
+        route_unhealthy=_true(_said(sheet, "health/route_unhealthy")),
+        access_timeout_recovery=_true(_said(sheet, "health/access_timeout_recovery")),
+        incorrect_configuration=_if_supported(_said(sheet, "health/incorrect_configuration")),
     )
 
 
-def _said(block: Element | None, *paths: str) -> str | None:
-    told = text_at(block, *paths) if block is not None else None
-    word = words.lower(told or "")
-    return None if word in {"", "n/a", "[n/a]"} else word
+def _said(sheet: Sheet, *paths: str) -> str | None:
+    told = next((text for path in paths if (text := text_at(sheet.element, f"fabric/{path}")) is not None), "")
+    word = words.lower(told).strip("[]")
+    if word in {"", "n/a"}:
+        return None
+    read = words.read(told)
+    # A status is told by the words of errors, and is no failure to tell.
+    if isinstance(read, Failed) and paths != ("status",):
+        sheet.note("fabric", read)
+        return None
+    return word
 
 
 def _cluster(uuid: str | None) -> str | None:
     return uuid if uuid and set(uuid) - set("0-") else None
 
 
+def _if_supported(word: str | None) -> str | None:
+    return None if word == "not supported" else word
+
+
 def _dashed(word: str | None) -> str | None:
-    return words.dashed(word) if word and word != "not supported" else None
+    told = _if_supported(word)
+    return words.dashed(told) if told else None
 
 
-def _true(block: Element | None, *paths: str) -> bool | None:
-    return {"true": True, "yes": True, "false": False, "no": False}.get(_said(block, *paths) or "")
+def _true(word: str | None) -> bool | None:
+    return {"true": True, "yes": True, "false": False, "no": False}.get(word or "")

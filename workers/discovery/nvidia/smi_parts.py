@@ -8,16 +8,18 @@ from xml.etree.ElementTree import Element
 from llmgw.core.hardware.findings import Problem
 from llmgw.core.hardware.gpus import MigInstance, Process
 from workers.discovery.nvidia import words
-from workers.discovery.nvidia.smi_sheet import FB, UNCORRECTED, Sheet, count, total
+from workers.discovery.nvidia.smi_sheet import FB, UNCORRECTED, Sheet
 from workers.discovery.nvidia.smi_tree import text_at
-from workers.discovery.nvidia.words import Failed
+from workers.discovery.nvidia.words import count
 
 
 def instances_of(element: Element, called: str, problems: list[Problem]) -> Iterator[MigInstance]:
     """Read the instances of a card in MIG mode; their profiles, and most times their UUIDs, stand in `-L` alone."""
+    seen: set[int] = set()
     for part in element.iter("mig_device"):
         slot = count(text_at(part, "index"))
-        if slot is not None:
+        if slot is not None and slot not in seen:
+            seen.add(slot)
             yield _instance(part, slot, f"{called}/mig{slot}", problems)
 
 
@@ -25,7 +27,7 @@ def _instance(part: Element, slot: int, called: str, problems: list[Problem]) ->
     sheet = Sheet(part, called)
     told = MigInstance(
         slot=slot,
-        uuid=sheet.one("uuid", str, "uuid", "mig_uuid", "gpu_uuid"),
+        uuid=sheet.one("uuid", words.card_uuid, "uuid", "mig_uuid", "gpu_uuid"),
         gpu_instance_id=sheet.one("gpu instance", words.whole, "gpu_instance_id"),
         compute_instance_id=sheet.one("compute instance", words.whole, "compute_instance_id"),
         memory_total_bytes=sheet.one("memory_total_bytes", words.amount, f"{FB}/total"),
@@ -36,15 +38,15 @@ def _instance(part: Element, slot: int, called: str, problems: list[Problem]) ->
             words.whole,
             "device_attributes/shared/multiprocessor_count",
         ),
-        ecc_uncorrected_volatile=_instance_errors(part),
+        ecc_uncorrected_volatile=_instance_errors(sheet),
     )
     problems.extend(sheet.problems)
     return told
 
 
-def _instance_errors(part: Element) -> int | None:
+def _instance_errors(sheet: Sheet) -> int | None:
     for path in ("ecc_error_count/volatile_count", "ecc_errors/volatile"):
-        if (told := total(part, path, UNCORRECTED, "double_bit")) is not None:
+        if (told := sheet.total("ecc errors", path, UNCORRECTED, "double_bit")) is not None:
             return told
     return None
 
@@ -59,14 +61,13 @@ def processes_of(element: Element) -> tuple[Process, ...] | None:
         return None
     if len(block) == 0:
         return () if words.lower(block.text or "") in {"", "none"} else None
-    return tuple(_xml_processes(block)) or tuple(_text_processes(block))
+    return tuple(dict.fromkeys((*_xml_processes(block), *_text_processes(block))))
 
 
 def _xml_processes(block: Element) -> Iterator[Process]:
     for info in block.iter("process_info"):
-        yield from _process(
-            info, text_at(info, "pid"), text_at(info, "gpu_instance_id"), text_at(info, "compute_instance_id")
-        )
+        instance, compute = text_at(info, "gpu_instance_id"), text_at(info, "compute_instance_id")
+        yield from _process(info, text_at(info, "pid"), instance, compute)
 
 
 def _text_processes(block: Element) -> Iterator[Process]:
@@ -85,13 +86,12 @@ def _process(info: Element, pid: str | None, instance: str | None, compute: str 
     number = count(pid)
     if number is None:
         return
-    name = words.read(text_at(info, "process_name", "name"))
-    held = words.read(text_at(info, "used_memory", "used_gpu_memory"))
-    memory = words.amount(held) if isinstance(held, str) and not isinstance(held, Failed) else None
+    sheet = Sheet(info, "")  # nobody needs to hear that a process has just ended
+    memory = sheet.one("memory", words.amount, "used_memory", "used_gpu_memory")
     yield Process(
         pid=number,
-        name=name if isinstance(name, str) else None,
-        memory_bytes=memory if isinstance(memory, int) else None,
+        name=sheet.one("name", str, "process_name", "name"),
+        memory_bytes=memory,
         kind=_KINDS.get((text_at(info, "type") or "").strip(), "compute"),
         gpu_instance_id=count(instance),
         compute_instance_id=count(compute),

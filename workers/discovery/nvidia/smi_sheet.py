@@ -1,13 +1,13 @@
 """The facts of one card, or of a part of it, as they are read from its tree, with the problems in reading them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from llmgw.core.hardware.findings import Problem, cut
 from workers.discovery.nvidia import words
 from workers.discovery.nvidia.smi_tree import children, text_at
-from workers.discovery.nvidia.words import Failed
+from workers.discovery.nvidia.words import Failed, Word
 
 Reader = Callable[[str], Any]
 Rows = tuple[tuple[str, Reader, tuple[str, ...]], ...]
@@ -22,6 +22,7 @@ UNCORRECTED: Final = (
     "dram_uncorrectable",
 )
 CORRECTED: Final = ("sram_correctable", "dram_correctable")
+_UNITS: Final = ("_bytes", "_celsius", "_watts", "_mhz", "_percent")
 
 
 class Sheet:
@@ -31,8 +32,8 @@ class Sheet:
         self.element = element
         self.called = called
         self.problems: list[Problem] = []
-        self.failed: list[str] = []
-        """Names of the fields that the driver failed to tell."""
+        self.failed: dict[str, str] = {}
+        """Fields that the driver failed to tell anybody, and what it said instead."""
 
     def all(self, rows: Rows) -> dict[str, Any]:
         """Read many fields."""
@@ -40,18 +41,37 @@ class Sheet:
 
     def one(self, field: str, read: Reader, *paths: str) -> Any:
         """Read one field; None where there is nothing of the kind, and where it failed, with a problem."""
-        word = words.read(text_at(self.element, *paths))
+        word = self._word(paths)
         told = word if word is None or isinstance(word, Failed) else read(word)
         if not isinstance(told, Failed):
             return told
-        self.failed.append(field)
-        self.problems.append(
-            problem_of(f"{self.called}: {field.rsplit('_', 1)[0] if field.endswith(_UNITS) else field}", told.words)
-        )
+        if isinstance(word, Failed) and not words.NOT_ALLOWED.search(word.words):
+            self.failed[field] = word.words
+        self.note(field.rsplit("_", 1)[0] if field.endswith(_UNITS) else field, told)
         return None
 
+    def note(self, fact: str, failure: Failed) -> None:
+        """Note that a fact could not be told."""
+        self.problems.append(problem_of(f"{self.called}: {fact}", failure.words))
 
-_UNITS: Final = ("_bytes", "_celsius", "_watts", "_mhz", "_percent")
+    def total(self, fact: str, path: str, names: tuple[str, ...], old: str) -> int | None:
+        """Add up the counters that this driver has; where none is a number the answer is not known, which is not 0.
+
+        Where one failed, the others still tell of errors, but not that there are none.
+        """
+        said = [word for name in names if (word := words.read(text_at(self.element, f"{path}/{name}"))) is not None]
+        failed = next((word for word in said if isinstance(word, Failed)), None)
+        counts = list(_counts(said)) or list(_by_place(self.element, f"{path}/{old}"))
+        if failed is not None:
+            self.note(fact, failed)
+        known = sum(counts) if counts else None
+        return known or (known if failed is None else None)
+
+    def _word(self, paths: tuple[str, ...]) -> Word:
+        """Return what the first of these paths says where a value stands; drivers leave old ones as N/A."""
+        said = [words.read(text_at(self.element, path)) for path in paths]
+        value = next((word for word in said if isinstance(word, str)), None)
+        return value if value is not None else next((word for word in said if word is not None), None)
 
 
 def problem_of(fact: str, said: str) -> Problem:
@@ -63,20 +83,11 @@ def problem_of(fact: str, said: str) -> Problem:
     return Problem(code="nvidia-smi.field-failed", fact=fact, text=text, literal=cut(said))
 
 
-def total(element: Element, path: str, names: tuple[str, ...], old: str) -> int | None:
-    """Add up the counters that this driver has; where none is a number the answer is not known, which is not 0."""
-    block = element.find(path)
-    if block is None:
-        return None
-    counts = [told for name in names if (told := count(text_at(block, name))) is not None]
-    if not counts and block.find(old) is not None:
-        whole = count(text_at(block, f"{old}/total"))
-        parts = [told for each in children(block, old) if (told := count(each.text)) is not None]
-        counts = parts if whole is None else [whole]
-    return sum(counts) if counts else None
+def _counts(said: Iterable[Word]) -> Iterator[int]:
+    return (told for word in said if isinstance(word, str) and (told := words.count(word)) is not None)
 
 
-def count(text: str | None) -> int | None:
-    word = words.read(text)
-    told = words.whole(word) if isinstance(word, str) and not isinstance(word, Failed) else None
-    return told if isinstance(told, int) else None
+def _by_place(element: Element, path: str) -> Iterator[int]:
+    """Read the counters of boards that count by place, with a total below."""
+    total = words.count(text_at(element, f"{path}/total"))
+    return iter([total]) if total is not None else _counts(words.read(each.text) for each in children(element, path))
