@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from llmgw.core.hardware.examination import Examination, Examined
-from llmgw.core.nccl import WHY
+from llmgw.core.nccl import explain
 from llmgw.core.wire import Inventory
 from workers.doctor import kept
 from workers.doctor.checks import CATALOGUE, NOT_YET
@@ -77,7 +77,7 @@ def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
             yield from _outcome(outcome)
     for fabric, environment in told.environments.items():
         yield f"NCCL environment of a shard on {fabric}:"
-        yield from (f"  {name}={value}  # {WHY[name]}" for name, value in environment.items())
+        yield from (f"  {name}={value}  # {why}" for name, value, why in explain(environment))
     for fabric, why in told.refused.items():
         yield f"NCCL environment of a shard on {fabric}: none, {why}"
     counts = [f"{told.count(word)} {word}" for word in (*_SHOWN, "pass", "not-applicable")]
