@@ -63,6 +63,9 @@ class Children:
             return ToolResult(None, problem=f"not allowed: {error.strerror}")
         try:
             return self._hear_out(tool, timeout, name_of(argv), now)
+        except BaseException:  # a person's ^C, mostly: the tool would go on without anybody to end it
+            self._end(tool)
+            raise
         finally:
             self._let_go(tool)
 

@@ -60,6 +60,20 @@ def test_tools_that_run_are_ended_when_the_process_is_about_to(children):
     assert [result.code for result in results] == [-signal.SIGKILL]
 
 
+def test_a_tool_that_a_person_breaks_off_is_ended(children):
+    asked: list[int] = []
+
+    def break_off():
+        (tool,) = eventually(lambda: children._running)
+        asked.append(tool.pid)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=break_off).start()
+    with pytest.raises(KeyboardInterrupt):
+        children.run(("/bin/sleep", "600"), 60, NOW)
+    eventually(lambda: os.waitpid(asked[0], os.WNOHANG)[0])
+
+
 # --- a tool that the kernel holds: no signal reaches it, which a test can only play by sending none
 
 
