@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _stop_engines(settings, arguments.patience_s, dry_run=arguments.dry_run)
         case "fabric-test":
             with _real_machine(settings) as machine:
-                return fabric_test.run(arguments, machine, ports.find(machine)[0])
+                return fabric_test.run(arguments, machine, settings, ports.find(machine)[0])
         case "record":
             return _record(arguments.folder, settings)
         case _:
@@ -109,21 +109,22 @@ def _parser() -> argparse.ArgumentParser:
         help="take these ports for a fabric; repeatable",
     )
     test = commands.add_parser("fabric-test", help="measure the bandwidth to another node, as server or as client")
-    fabric_test.add_arguments(test)
+    roles = fabric_test.add_arguments(test)
     record = commands.add_parser("record", help="write what this machine answers into a folder, its identity replaced")
     record.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    for each in (run, look, doctor, test, stop, record):
-        each.add_argument("--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
-    for each in (look, doctor, test, record):
-        _add_overrides(each)
+    for each in (run, look, doctor, test, *roles, stop, record):
+        _add(each, "--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
+    for each in (look, doctor, test, *roles, record):
+        for override in _OVERRIDES:
+            _add(each, override.flag, metavar=override.metavar, help=override.help)
     for each in (look, doctor):
         each.add_argument("--replay", type=Path, metavar="DIR", help="look at a recorded machine instead of this one")
     return parser
 
 
-def _add_overrides(command: argparse.ArgumentParser) -> None:
-    for override in _OVERRIDES:
-        command.add_argument(override.flag, metavar=override.metavar, help=override.help)
+def _add(parser: argparse.ArgumentParser, flag: str, **more: Any) -> None:
+    """Add a flag that a command and its roles both take: one that has a default would undo what the other was told."""
+    parser.add_argument(flag, default=argparse.SUPPRESS, **more)
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
@@ -151,7 +152,8 @@ def _settings_file(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
     replay = getattr(arguments, "replay", None)
     recorded = replay / form.SETTINGS if replay else None
     named = environ.get(FILE_VARIABLE)
-    return arguments.settings or (recorded if recorded and recorded.exists() else Path(named) if named else None)
+    told = getattr(arguments, "settings", None)
+    return told or (recorded if recorded and recorded.exists() else Path(named) if named else None)
 
 
 def _value(override: Override, told: str) -> object:

@@ -1,128 +1,115 @@
-"""Reads what ib_write_bw prints: the average in Gb/s, or why there is none; formats of perftest's sources."""
+"""Reads what ib_write_bw prints: the average in Gb/s, and what it is worth; formats of perftest's sources."""
 
 import math
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from llmgw.core.hardware.bandwidth import BandwidthResult, Role, Verdict
 from llmgw.core.hardware.findings import cut
+from workers.fabric.failures import Failure, classify
 from workers.ports import ToolResult
 
 _UNIT: Final = re.compile(r"BW average\s*\[(Gb|MiB|MB)/sec\]")
-_ROW: Final = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s*$", re.MULTILINE)
+_NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf(?:inity)?)"
+_GAP: Final = r"[ \t]+"
+_ROW: Final = re.compile(
+    rf"^[ \t]*\d+{_GAP}\d+{_GAP}{_NUMBER}{_GAP}({_NUMBER})(?:{_GAP}{_NUMBER})*\s*$", re.MULTILINE | re.IGNORECASE
+)
+_JSON: Final = re.compile(rf"[\"']?\b(?:BW_average|bw_avg)\b[\"']?\s*:\s*[\"']?({_NUMBER})(?![\w.])", re.IGNORECASE)
+"""Of a report by --out_json; some builds leave out the quotes, and nan is no JSON."""
+_BANNER: Final = re.compile(r"RDMA_Write BW Test")
+"""Printed once a client has come."""
 _MIB_IN_GBPS: Final = 8 * 2**20 / 1e9
 """Older builds print MB/sec and divide by 2^20 all the same."""
 GOOD, SLOW = 0.90, 0.75
 """Of the port's rate: our own limits."""
-
-
-class Failure(NamedTuple):
-    """Why a test has no result."""
-
-    code: str
-    pattern: re.Pattern[str]
-    text: str
-
-
-_FAILURES: Final = (
-    Failure(
-        "bandwidth.no-device",
-        re.compile(r"IB device \S+ not found|Unable to find the Infiniband"),
-        "there is no such adapter; see `llmgw-node inventory`",
-    ),
-    Failure(
-        "bandwidth.port-down",
-        re.compile(r"Port number \d+ state is"),
-        "the port is not active; see `llmgw-node doctor`",
-    ),
-    Failure(
-        "bandwidth.port-in-use",
-        re.compile(r"Couldn't listen to port"),
-        "the TCP port is in use; name another by --tcp-port",
-    ),
-    Failure(
-        "bandwidth.no-server",
-        re.compile(r"Couldn't connect to|Unable to (?:open file descriptor|init the socket)"),
-        "no server answers: start it on the other node, and open its TCP port",
-    ),
-    Failure(
-        "bandwidth.gid",
-        re.compile(r"Incompatibility issue with GID types"),
-        "the two ends use addresses of different kinds: name --gid-index on both",
-    ),
-    Failure(
-        "bandwidth.no-path",
-        re.compile(r"Failed to modify QP|Unable to Connect the HCA"),
-        "the two ports do not reach each other: another fabric, a wrong GID index, or another MTU",
-    ),
-    Failure(
-        "bandwidth.retries",
-        re.compile(r"Failed status\D*12\b|syndrom 0x81"),
-        "no path for the data: PFC, a firewall, or another fabric",
-    ),
-    Failure(
-        "bandwidth.memlock",
-        re.compile(r"Couldn't allocate MR|Couldn't create IB resources"),
-        "memory cannot be locked: `ulimit -l unlimited`",
-    ),
-    Failure(
-        "bandwidth.peer-died",
-        re.compile(r"ethernet_read_keys|Couldn't read remote address"),
-        "the other end died, or is of another version",
-    ),
-)
-
-
-class BandwidthResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one test came to."""
-
-    code: str
-    """`bandwidth.good`, `bandwidth.slow`, `bandwidth.low`, or why there is no figure."""
-    gbps: float | None = None
-    """The average, in 10⁹ bits per second."""
-    expected_gbps: float | None = None
-    """The rate of the port."""
-    text: str = ""
-    literal: str = ""
+_ONE_QUEUE_GBPS: Final = 200.0
+"""What one queue pair can be expected to fill."""
 
 
 def parse(text: str) -> float | None:
-    """Return the average of the last row in Gb/s; None for no table, and for what is no positive number."""
+    """Return the average of the last row in Gb/s; None for no table, and for what is no positive number.
+
+    The peak before it is 0.00 in a test of fixed duration. A report in JSON says no unit: it is Gb/s, as was asked for.
+    """
     unit = _UNIT.search(text)
-    rows = _ROW.findall(text[unit.end() :]) if unit else []
-    if unit is None or not rows:
-        return None
-    try:
-        average = float(rows[-1][3])
-    except ValueError:
-        return None
-    if not math.isfinite(average) or average <= 0:
-        return None
-    return average if unit[1] == "Gb" else average * _MIB_IN_GBPS
+    rows = _ROW.findall(text, unit.end()) if unit else []
+    if unit and rows:
+        return _positive(rows[-1], 1.0 if unit[1] == "Gb" else _MIB_IN_GBPS)
+    found = _JSON.findall(text)
+    return _positive(found[-1], 1.0) if found else None
 
 
-def result(answer: ToolResult, expected_gbps: float | None) -> BandwidthResult:
-    """Judge what a run printed against the rate of the port."""
-    said = f"{answer.out}\n{answer.err}"
+def _positive(word: str, factor: float) -> float | None:
+    gbps = float(word) * factor
+    return gbps if math.isfinite(gbps) and gbps > 0 else None
+
+
+def judged(asked: BandwidthResult, answer: ToolResult) -> BandwidthResult:
+    """Fill in what a run came to; `asked` holds what it was about, with the rate that is expected."""
     gbps = parse(answer.out) if answer.ok else None
     if gbps is None:
-        return _failed(answer, said)
-    share = gbps / expected_gbps if expected_gbps else None
-    word = "good" if share is None or share >= GOOD else "slow" if share >= SLOW else "low"
-    of = f" of {expected_gbps:g}" if expected_gbps else ""
-    return BandwidthResult(
-        code=f"bandwidth.{word}", gbps=round(gbps, 2), expected_gbps=expected_gbps, text=f"{gbps:.1f}{of} Gb/s"
+        return _failed(asked, answer)
+    ratio = gbps / asked.expected_gbps if asked.expected_gbps else None
+    code, verdict = _worth(ratio)
+    of = f", {ratio:.0%} of the port's {asked.expected_gbps:g}" if ratio is not None else ""
+    cure = "" if verdict is Verdict.GOOD else _cure(asked, ratio)
+    figures = {"gbps": round(gbps, 2), "ratio": ratio if ratio is None else round(ratio, 4)}
+    return msgspec.structs.replace(asked, code=code, verdict=verdict, text=f"{gbps:.1f} Gb/s{of}", cure=cure, **figures)
+
+
+def _worth(ratio: float | None) -> tuple[str, Verdict]:
+    if ratio is None:
+        return "bandwidth.unrated", Verdict.UNRATED
+    if ratio >= GOOD:
+        return "bandwidth.good", Verdict.GOOD
+    return ("bandwidth.slow", Verdict.SLOW) if ratio >= SLOW else ("bandwidth.low", Verdict.FAILED)
+
+
+def _cure(asked: BandwidthResult, ratio: float | None) -> str:
+    if ratio is None:
+        return "compare it with the other ports of the fabric"
+    if (asked.expected_gbps or 0) > _ONE_QUEUE_GBPS:
+        return (
+            "try --qps 4 on both ends; then see to PCIe (generation, width), NUMA, ACS and IOMMU: `llmgw-node doctor`"
+        )
+    return "see to PCIe (generation, width), NUMA, ACS and IOMMU of both nodes: `llmgw-node doctor`"
+
+
+def failed(asked: BandwidthResult, failure: Failure, literal: str = "") -> BandwidthResult:
+    """Say why there is no figure."""
+    return msgspec.structs.replace(
+        asked,
+        code=failure.code,
+        verdict=Verdict.FAILED,
+        text=failure.text,
+        cure=failure.cure,
+        literal=cut(literal),
     )
 
 
-def _failed(answer: ToolResult, said: str) -> BandwidthResult:
-    if answer.problem == "not found":
-        return BandwidthResult(code="bandwidth.missing", text="ib_write_bw is not installed: install perftest")
+def _failed(asked: BandwidthResult, answer: ToolResult) -> BandwidthResult:
+    said = "\n".join(part for part in (answer.err.strip(), answer.out.strip()) if part)
+    if answer.problem.startswith("no answer"):
+        return failed(asked, classify(answer.err) or _late(asked, answer), said)
     if answer.problem:
-        return BandwidthResult(code="bandwidth.timeout", text=f"the test gave {answer.problem}", literal=cut(said))
-    known = next((failure for failure in _FAILURES if failure.pattern.search(said)), None)
-    if known is not None:
-        return BandwidthResult(code=known.code, text=known.text, literal=cut(said))
-    text = f"ib_write_bw ended with {answer.code} and no figure that can be believed"
-    return BandwidthResult(code="bandwidth.no-figure", text=text, literal=cut(said))
+        return failed(asked, Failure("bandwidth.not-started", f"ib_write_bw: {answer.problem}", "try again"), said)
+    known = None if answer.ok else classify(said)
+    return failed(asked, known or _odd(answer), said)
+
+
+def _late(asked: BandwidthResult, answer: ToolResult) -> Failure:
+    """Tell a server to which nobody came from a test that hangs; what the tool had not yet printed is lost."""
+    if asked.role is Role.SERVER and not _BANNER.search(answer.out):
+        cure = "start the client while the server waits (--wait), and let the TCP port through this node's firewall"
+        return Failure("bandwidth.no-client", f"no client has been measured: {answer.problem}", cure)
+    text = f"the test did not end: {answer.problem}"
+    return Failure("bandwidth.hung", text, "see to the ports of both nodes: `llmgw-node doctor`")
+
+
+def _odd(answer: ToolResult) -> Failure:
+    ended = "ended well" if answer.ok else f"ended with {answer.code}"
+    text = f"ib_write_bw {ended} and printed no figure that can be believed"
+    return Failure("bandwidth.no-figure", text, "look at what it said, and at the other end")
