@@ -65,6 +65,8 @@ class Children:
             return self._hear_out(tool, timeout, name_of(argv), now)
         except BaseException:  # a person's ^C, mostly: the tool would go on without anybody to end it
             self._end(tool)
+            with suppress(subprocess.TimeoutExpired):
+                tool.wait(_AFTER_KILL_S)
             raise
         finally:
             self._let_go(tool)
