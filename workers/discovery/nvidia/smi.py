@@ -1,7 +1,7 @@
 """Asks nvidia-smi for the cards: XML joined with the list, then text, csv, and each alone, until all are told of."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -65,15 +65,14 @@ def _broken_off(machine: Machine, tree: Tree, answer: ToolResult) -> Cards:
 def _told(machine: Machine, settings: NodeSettings, tree: Tree, said: str) -> Cards:
     """Return all cards: those of the long answer, and what further looks tell of others while some are missing."""
     listing = tools.ask(machine, settings, NAME, "-L")
-    dead = dead_in(f"{said}\n{listing.out}\n{listing.err}")
+    dead = sorted(dead_in(f"{said}\n{listing.out}\n{listing.err}"), key=lambda each: each.index is None)
     order = _order(machine, settings, tree, dead)
     known = Known(smi_list.parse(listing.out), order, frozenset(each.index for each in dead if each.index is not None))
-    cards = cards_of(tree, known)
-    if not order and dead:
+    cards = _plus(Cards(), cards_of(tree, known), order)
+    if dead and not cards.gpus and not order:
         cards = _plus(cards, smi_alone.by_number(machine, settings, known), order)
     cards = _with_the_dead(machine, cards, dead, order)
-    missing = _missing(cards, order) if cards.gpus else ()
-    alone = smi_alone.by_address(machine, settings, missing, cards, known)
+    alone = smi_alone.by_address(machine, settings, _missing(cards, order), cards, known)
     cards = _plus(cards, alone.cards, order)
     # A card that is left out of an answer that came to its end can tell nothing of itself.
     silent = UNANSWERED if tree.whole and tree.cards else None
@@ -81,10 +80,9 @@ def _told(machine: Machine, settings: NodeSettings, tree: Tree, said: str) -> Ca
         cards = _plus(cards, _by_table(machine, settings, known), order)
     if _is_short(cards, tree):
         cards = _plus(cards, _by_list(machine, known, silent), order)
-    in_full = {gpu.uuid for gpu in cards.gpus}
-    cards = _plus(cards, cut_card(tree, known), order)
-    cards = _with_the_untold(machine, cards, [each for each in order if each not in alone.hidden], silent)
-    return _accounted(cards, tree, is_cut=bool({gpu.uuid for gpu in cut_card(tree, known).gpus} - in_full))
+    torn = _plus(cards, cut_card(tree, known), order)
+    shown = [address for address in order if address not in alone.hidden]
+    return _accounted(_with_the_untold(machine, torn, shown, silent), tree, is_cut=len(torn.gpus) > len(cards.gpus))
 
 
 def _is_short(cards: Cards, tree: Tree) -> bool:
@@ -95,8 +93,9 @@ def _is_short(cards: Cards, tree: Tree) -> bool:
 
 
 def _missing(cards: Cards, order: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses that are not told of; where nothing is, it is not the single card that is silent."""
     there = {gpu.pci_address for gpu in cards.gpus}
-    return tuple(address for address in order if address not in there)
+    return tuple(address for address in order if address not in there) if cards.gpus else ()
 
 
 def _by_table(machine: Machine, settings: NodeSettings, known: Known) -> Cards:
@@ -116,7 +115,7 @@ def _by_list(machine: Machine, known: Known, silent: str | None) -> Cards:
 
 def _with_the_untold(machine: Machine, cards: Cards, order: Sequence[str], silent: str | None) -> Cards:
     """Add the cards that the kernel module has and that nothing else tells of."""
-    missing = _missing(cards, order) if cards.gpus else ()
+    missing = _missing(cards, order)
     untold = tuple(msgspec.structs.replace(from_kernel(machine, address), failed=silent) for address in missing)
     return _plus(cards, Cards(gpus=untold, problems=tuple(map(_untold, missing))), order)
 
@@ -149,8 +148,9 @@ def _accounted(cards: Cards, tree: Tree, *, is_cut: bool) -> Cards:
 
 def _order(machine: Machine, settings: NodeSettings, tree: Tree, dead: Sequence[Dead]) -> tuple[str, ...]:
     """Return the addresses of all cards in the driver's order, dead ones too."""
-    told = [address for card in tree.cards if (address := pci.canonical(card.get("id") or ""))]
-    order = kernel_order(machine) or ((tuple(told) or _order_on_bus(machine, settings)) if dead else ())
+    told = tuple(address for card in tree.cards if (address := pci.canonical(card.get("id") or "")))
+    by_others = (told or _order_on_bus(machine, settings)) if dead and all(each.address for each in dead) else ()
+    order = kernel_order(machine) or by_others
     new = {each.address for each in dead if each.address and _nearest(each.address, order) is None}
     return tuple(sorted({*order, *new})) if order else ()
 
@@ -168,7 +168,7 @@ def _with_the_dead(machine: Machine, cards: Cards, dead: Sequence[Dead], order: 
     gpus = list(cards.gpus)
     lost: list[Gpu] = []
     for each in dead:
-        address = _address(each, order)
+        address = _address(each, order, {gpu.pci_address for gpu in gpus})
         place = next((place for place, gpu in enumerate(gpus) if address and gpu.pci_address == address), None)
         if place is not None:
             gpus[place] = msgspec.structs.replace(gpus[place], failed=gpus[place].failed or each.words)
@@ -177,10 +177,11 @@ def _with_the_dead(machine: Machine, cards: Cards, dead: Sequence[Dead], order: 
     return _plus(Cards(cards.driver, tuple(gpus), cards.problems), Cards(gpus=tuple(lost)), order)
 
 
-def _address(dead: Dead, order: Sequence[str]) -> str | None:
+def _address(dead: Dead, order: Sequence[str], told: Collection[str | None]) -> str | None:
     if dead.address:
         return _nearest(dead.address, order) or dead.address
-    return order[dead.index] if dead.index is not None and dead.index < len(order) else None
+    by_number = order[dead.index] if dead.index is not None and dead.index < len(order) else None
+    return None if by_number in told else by_number
 
 
 def _order_on_bus(machine: Machine, settings: NodeSettings) -> tuple[str, ...]:
@@ -203,11 +204,14 @@ def _plus(cards: Cards, more: Cards, order: Sequence[str]) -> Cards:
     taken = {gpu.index for gpu in cards.gpus}
     new = []
     for gpu in more.gpus:
-        if gpu.uuid in uuids or gpu.pci_address in addresses:
+        is_nameless = gpu.uuid is None and gpu.pci_address is None
+        if gpu.uuid in uuids or gpu.pci_address in addresses or (is_nameless and gpu.index in taken):
             continue
         place = order.index(gpu.pci_address) if gpu.pci_address in order else None
         number = next((each for each in (gpu.index, place) if each is not None and each not in taken), None)
         taken.add(number)
+        uuids.add(gpu.uuid or "")
+        addresses.add(gpu.pci_address or "")
         new.append(msgspec.structs.replace(gpu, index=number))
     gpus = sorted((*cards.gpus, *new), key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.pci_address or ""))
     problems = dict.fromkeys((*cards.problems, *(more.problems if new else ())))

@@ -82,6 +82,7 @@ _UNKNOWN: Final = re.compile(r'Field "([^"]+)" is not a valid field')
 _PROCESSES: Final = ("gpu_uuid", "pid", "process_name", "used_memory")
 _NAME: Final = 2
 """Which column is a name, and may hold commas."""
+_UNREADABLE: Final = "[Unknown Error]"
 _INDEX: Final = re.compile(r"[0-9]{1,4}")
 
 
@@ -129,10 +130,11 @@ def rows_of(text: str) -> list[Row]:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a line of at least as many cells as there are; a name may hold commas, and then takes the rest."""
+    """Split a line; a name may hold commas, and then takes what is too much, and of a row too short all has failed."""
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) < len(CORE):
-        return []
+        is_row = len(cells) > 1 and _INDEX.fullmatch(cells[0])
+        return [cells[0], *[_UNREADABLE] * (len(CORE) - 1)] if is_row else []
     spare = len(cells) - len(CORE)
     return [*cells[:_NAME], ", ".join(cells[_NAME : _NAME + 1 + spare]), *cells[_NAME + 1 + spare :]]
 

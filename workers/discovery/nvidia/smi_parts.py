@@ -27,7 +27,7 @@ def _instance(part: Element, slot: int, called: str, problems: list[Problem]) ->
     sheet = Sheet(part, called)
     told = MigInstance(
         slot=slot,
-        uuid=sheet.one("uuid", words.card_uuid, "uuid", "mig_uuid", "gpu_uuid"),
+        uuid=sheet.one("uuid", words.instance_uuid, "uuid", "mig_uuid"),
         gpu_instance_id=sheet.one("gpu instance", words.whole, "gpu_instance_id"),
         compute_instance_id=sheet.one("compute instance", words.whole, "compute_instance_id"),
         memory_total_bytes=sheet.one("memory_total_bytes", words.amount, f"{FB}/total"),

@@ -14,6 +14,41 @@ _TAG: Final = re.compile(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
 _ID: Final = re.compile(r"""\bid\s*=\s*\\?["']([^"'\\]*)""")
 _TEXT_CARD: Final = re.compile(r"^\s*GPU\s+([0-9A-Fa-f]{3,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _PAIR: Final = re.compile(r"^(\s*)(\S.*?)\s*(?: : ?(.*)|\s:)?$")
+_OF_CARD: Final = frozenset(
+    [
+        "product_name",
+        "mig_mode",
+        "mig_devices",
+        "serial",
+        "uuid",
+        "minor_number",
+        "vbios_version",
+        "gpu_virtualization_mode",
+        "gpu_reset_status",
+        "gpu_recovery_action",
+        "pci",
+        "performance_state",
+        "clocks_event_reasons",
+        "clocks_throttle_reasons",
+        "fb_memory_usage",
+        "bar1_memory_usage",
+        "compute_mode",
+        "utilization",
+        "ecc_mode",
+        "ecc_errors",
+        "retired_pages",
+        "remapped_rows",
+        "temperature",
+        "power_readings",
+        "gpu_power_readings",
+        "module_power_readings",
+        "clocks",
+        "max_clocks",
+        "fabric",
+        "processes",
+    ]
+)
+"""What stands directly below a card, and nowhere else but in an instance."""
 _MOST_ATTACHED: Final = 4096
 """More cards than any machine has; what counts more is no count."""
 
@@ -73,6 +108,7 @@ def _document(text: str) -> Tree:
         tag = name.lower()  # camelCase stands here and there since 570
         value = html.unescape(said)
         if tag == "gpu":
+            _drop(open_, 1)
             open_ = [] if closing else [_card(rest, tree)]
         elif closing:
             _close(tag, open_)
@@ -80,6 +116,7 @@ def _document(text: str) -> Tree:
             _open(tag, rest, value, open_)
         elif not tree.cards:
             tree.head.setdefault(tag, value.strip())
+    _drop(open_, 1)
     cut = tree.cards.pop() if open_ and not end else None
     tree.cards = _each_once(tree.cards)
     tree.cut = cut if cut is not None and _is_card(cut) else None
@@ -94,9 +131,11 @@ def _card(attributes: str, tree: Tree) -> Element:
 
 
 def _open(tag: str, rest: str, value: str, open_: list[Element]) -> None:
-    """Begin an element; one that already has a value has nothing below it, even if its end was lost."""
+    """Begin an element, after those of which the end was lost: a value has nothing below it, a part no other part."""
     if len(open_) > 1 and (open_[-1].text or "").strip():
-        open_.pop()
+        _drop(open_, len(open_) - 1)
+    if tag in _OF_CARD and not any(each.tag == "mig_device" for each in open_):
+        _drop(open_, 1)
     element = Element(tag)
     element.text = value
     open_[-1].append(element)
@@ -108,7 +147,15 @@ def _close(tag: str, open_: list[Element]) -> None:
     """End an element and all in it; an end without its beginning ends nothing."""
     depth = next((depth for depth in range(len(open_) - 1, 0, -1) if open_[depth].tag == tag), None)
     if depth is not None:
-        del open_[depth:]
+        _drop(open_, depth + 1)
+        del open_[depth]
+
+
+def _drop(open_: list[Element], depth: int) -> None:
+    """Give up what has begun and has not ended: of a value without its end nobody knows how much is missing."""
+    for element in open_[depth:]:
+        element.text = None
+    del open_[depth:]
 
 
 def _is_card(element: Element) -> bool:
@@ -133,7 +180,7 @@ def read_text(text: str) -> Tree:
     """Read `-q`: pairs with ` : ` between them, nested by indentation; the width of the columns differs by driver."""
     tree = Tree()
     open_: list[tuple[int, Element]] = []
-    for line in text.splitlines():
+    for line in text.rpartition("\n")[0].splitlines():  # of a line that does not end nobody knows how much is missing
         card = _TEXT_CARD.match(line)
         if card:
             open_ = [(-1, Element("gpu", {"id": card[1]}))]

@@ -135,8 +135,13 @@ def licence(word: str) -> str:
 
 
 def card_uuid(word: str) -> str | Failed:
-    """Read the identity of a card or of an instance."""
-    return word if word.startswith(("GPU-", "MIG-")) else Failed(word)
+    """Read the identity of a card."""
+    return word if word.startswith("GPU-") else Failed(word)
+
+
+def instance_uuid(word: str) -> str | Failed:
+    """Read the identity of an instance: `MIG-<uuid>`, before R470 `MIG-GPU-<uuid of the card>/<gi>/<ci>`."""
+    return word if word.startswith("MIG-") else Failed(word)
 
 
 def says_lost(text: str) -> str | None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from llmgw.core.hardware.gpus import FabricState
 from llmgw.core.units import GIB, MIB
+from tests.fakes.machine import FakeMachine
 from tests.workers.discovery.nvidia.smi import (
     SETTINGS,
     a_card,
@@ -363,6 +364,9 @@ ON_PCI = {
 }
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126\n"
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that …\n"
+NO_PERMISSION = "NVIDIA-SMI has failed because you do not have enough permissions. Please …\n"
+BLOCKED = "Failed to initialize NVML: GPU access blocked by the operating system\n"
+NO_LIBRARY = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that …\n"
 
 
 @pytest.mark.parametrize(
@@ -371,9 +375,19 @@ NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVID
         (ToolResult(18, MISMATCH), MODULE, "nvidia-smi.mismatch", False),
         (ToolResult(9, NO_DRIVER), {}, "nvidia-smi.no-driver", True),
         (ToolResult(9, NO_DRIVER), MODULE, "nvidia-smi.no-driver", False),
+        (ToolResult(9, NO_DRIVER.replace("couldn't", "could not")), {}, "nvidia-smi.no-driver", True),
+        (ToolResult(9), {}, "nvidia-smi.no-driver", True),
+        (ToolResult(12, NO_LIBRARY), {}, "nvidia-smi.no-library", True),
+        (ToolResult(12, "", NO_LIBRARY), MODULE, "nvidia-smi.no-library", False),
+        (ToolResult(18), MODULE, "nvidia-smi.mismatch", False),
+        (ToolResult(4, NO_PERMISSION), MODULE, "nvidia-smi.not-allowed", False),
+        (ToolResult(255, "Failed to initialize NVML: Driver Not Loaded\n"), {}, "nvidia-smi.no-driver", True),
+        (ToolResult(17, BLOCKED), MODULE, "nvidia-smi.nvml", False),
         (ToolResult(255, "Failed to initialize NVML: Unknown Error\n"), MODULE, "nvidia-smi.lost-cgroup", False),
         (ToolResult(6, "No devices were found\n"), MODULE, "nvidia-smi.no-devices", True),
         (ToolResult(6, "No devices were found\n"), ON_PCI, "nvidia-smi.no-devices", False),
+        (ToolResult(6, "No devices were found\n"), OF_KERNEL, "nvidia-smi.no-devices", False),
+        (ToolResult(None, problem="not allowed"), {}, "nvidia-smi.not-allowed", False),
         (ToolResult(None, problem="no answer within 20 s"), {}, "nvidia-smi.timeout", False),
         (ToolResult(None, problem="held up since 12:00"), {}, "nvidia-smi.held-up", False),
         (ToolResult(0, "<html>proxy login</html>"), {}, "nvidia-smi.garbage", False),
@@ -383,6 +397,16 @@ def test_no_card_is_concluded_only_from_what_says_so(answer, files, code, is_kno
     cards = ask(answer, files=files)
     assert (codes(cards), cards.is_known, cards.gpus) == ([code], is_known, ())
     assert cards.problems[0].text
+
+
+def test_a_program_that_is_not_there_says_nothing_of_cards():
+    cards = smi.ask(FakeMachine(), SETTINGS)
+    assert (codes(cards), cards.is_known, cards.driver) == (["nvidia-smi.missing"], False, None)
+
+
+def test_a_driver_that_hangs_is_a_driver():
+    cards = ask(ToolResult(None, problem="no answer within 20 s"))
+    assert cards.driver.source == "nvidia-smi"
 
 
 def test_both_versions_of_a_mismatch_are_told():
