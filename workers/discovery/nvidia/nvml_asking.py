@@ -14,7 +14,7 @@ LOST: Final = frozenset({15, 16})
 """GPU_IS_LOST and RESET_REQUIRED: the card can do nothing."""
 CORRUPTED_INFOROM: Final = 14
 _UNKNOWN: Final = 999
-_CORE: Final = frozenset({"uuid", "name", "memory_total", "temperature", "utilization", "power"})
+_CORE: Final = frozenset({"uuid", "name", "memory_total", "temperature", "utilization", "power", "clock_sm"})
 _CORE_FAILED: Final = 3
 
 
