@@ -80,10 +80,17 @@ def by_number(machine: Machine, settings: NodeSettings, known: Known) -> Cards:
         answer = tools.ask(machine, settings, NAME, "-q", "-x", "-i", str(number))
         one = _numbered(machine, settings, answer, number)
         key = one.gpus[0].uuid or one.gpus[0].pci_address if one else None
-        if one is None or key in found:
-            break  # no more of them, or it says the same whatever the number
+        if one is None:
+            break
+        if key in found:  # it says the same whatever the number
+            found[key] = _without_numbers(found[key])
+            break
         found[key] = one
     return _together([*found.values()])
+
+
+def _without_numbers(cards: Cards) -> Cards:
+    return Cards(cards.driver, tuple(msgspec.structs.replace(gpu, index=None) for gpu in cards.gpus), cards.problems)
 
 
 def _numbered(machine: Machine, settings: NodeSettings, answer: ToolResult, number: int) -> Cards | None:

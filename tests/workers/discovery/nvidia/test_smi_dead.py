@@ -171,6 +171,11 @@ def test_without_the_kernels_list_the_bus_is_asked():
     ]
 
 
+def test_without_any_list_a_line_that_is_said_of_every_number_gives_none():
+    cards = ask(None, tools={"nvidia-smi": ToolResult(15, line("GPU0000:02:00.0"))})
+    assert told(cards) == [(None, None, address(1), "Unknown Error")]
+
+
 def test_one_that_does_not_answer_costs_two_time_limits_at_most():
     hangs = ToolResult(None, problem="no answer within 20 s")
     tools = {f"nvidia-smi -q -x -i {bus(n + 1)}": hangs for n in range(1, 8)}
