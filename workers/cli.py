@@ -21,6 +21,7 @@ from workers.doctor import command
 from workers.doctor.run import examine, patient_of
 from workers.engines import programs
 from workers.fabric import command as fabric_test
+from workers.fabric import scan_command as fabric_scan
 from workers.ports import Machine
 from workers.recording import form, writing
 from workers.recording.recorder import RecordingMachine
@@ -84,6 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         case "fabric-test":
             with _real_machine(settings) as machine:
                 return fabric_test.run(arguments, machine, settings, ports.find(machine)[0])
+        case "fabric-scan":
+            with _real_machine(settings) as machine:
+                return fabric_scan.run(arguments, machine, settings, ports.find(machine)[0])
         case "record":
             return _record(arguments.folder, settings)
         case _:
@@ -110,11 +114,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     test = commands.add_parser("fabric-test", help="measure the bandwidth to another node, as server or as client")
     roles = fabric_test.add_arguments(test)
+    walk = commands.add_parser(
+        "fabric-scan", help="walk over an InfiniBand fabric and print its graph; loads its manager"
+    )
+    fabric_scan.add_arguments(walk)
     record = commands.add_parser("record", help="write what this machine answers into a folder, its identity replaced")
     record.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    for each in (run, look, doctor, test, *roles, stop, record):
+    for each in (run, look, doctor, test, *roles, walk, stop, record):
         _add(each, "--settings", type=Path, metavar="FILE", help=f"TOML file; also {FILE_VARIABLE}")
-    for each in (look, doctor, test, *roles, record):
+    for each in (look, doctor, test, *roles, walk, record):
         for override in _OVERRIDES:
             _add(each, override.flag, metavar=override.metavar, help=override.help)
     for each in (look, doctor):

@@ -121,7 +121,7 @@ _LATER: Final = (
     ),
 )
 
-_STATUS: Final = re.compile(r"Failed status(?:\s+|[^\n]*\()(\d+)\)?:", re.IGNORECASE)
+_STATUS: Final = re.compile(r"Failed status(?:\s+|[^\n]*\()(\d{1,4})\)?:", re.IGNORECASE)
 _SYNDROME: Final = re.compile(r"syndrom 0x81\b", re.IGNORECASE)
 _RETRIES: Final = Failure(
     "bandwidth.retry-exceeded",
