@@ -42,6 +42,8 @@ def _attach(
     usable = [port for port in attached if port.usable]
     identities = tuple(sorted({port.identity for port in usable if port.identity}))
     interface, address = _meeting(fabric, addresses)
+    if fabric.interface and address is None:
+        findings.append(_no_meeting(fabric))
     code, why = _verdict(usable, layers, identities, by_name)
     if why:
         costs = f"no replica over several nodes is placed on fabric {fabric.name} here"
@@ -200,6 +202,17 @@ def _meeting(fabric: DeclaredFabric, addresses: Mapping[str, Sequence[str]]) -> 
         if usable:
             return name, next((each for each in usable if ":" not in each), usable[0])
     return (fabric.interface, None) if fabric.interface in addresses else (None, None)
+
+
+def _no_meeting(fabric: DeclaredFabric) -> Finding:
+    return Finding(
+        "fabric.interface",
+        f"fabric {fabric.name}: its interface {fabric.interface} is not there, or has no address that others reach",
+        severity=Severity.FAIL,
+        about=fabric.name,
+        costs="processes of several nodes cannot meet, so no shard gets an environment for it here",
+        cure="correct `interface` in the node's settings, or give it an address",
+    )
 
 
 def _reachable(text: str) -> str | None:

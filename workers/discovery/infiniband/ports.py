@@ -15,8 +15,8 @@ from workers.discovery.pci import canonical
 from workers.ports import FileText, Machine
 
 CLASS: Final = Path("/sys/class/infiniband")
-_RATE: Final = re.compile(r"^([\d.]+) Gb/sec \((\d+)X ?(\w*)\)")
-_NUMBERED: Final = re.compile(r"^\s*(\d+):")
+_RATE: Final = re.compile(r"^([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec \(([0-9]{1,3})X ?(\w*)\)")
+_NUMBERED: Final = re.compile(r"^\s*([0-9]{1,3}):")
 _SOFTWARE: Final = re.compile(r"(?:rxe|siw)", re.IGNORECASE)
 _PHYSICAL: Final = MappingProxyType(
     {
@@ -31,6 +31,9 @@ _PHYSICAL: Final = MappingProxyType(
 )
 _STATES: Final = tuple(PortState)
 _LAYERS: Final = MappingProxyType({"infiniband": LinkLayer.INFINIBAND, "ethernet": LinkLayer.ETHERNET})
+_COUNT: Final = re.compile(r"[0-9]{1,20}")
+"""Of 64 bits; longer ones are no counts."""
+_GID: Final = re.compile(r"(?:[0-9a-f]{4}:){7}[0-9a-f]{4}")
 _IN_WORDS: Final = frozenset({"port_xmit_data", "port_rcv_data"})
 """The kernel counts these in words of four octets."""
 _IS_SM: Final = 0x2
@@ -66,7 +69,8 @@ class _Folder:
     def text(self, name: str, *, needed: bool = False) -> str | None:
         """Return what a file holds; one that is needed and cannot be read is a problem."""
         told = self._machine.read(self._path / name)
-        if told.text is None and (needed or not told.is_missing) and told.problem != "Invalid argument":
+        is_unused = told.is_missing or told.problem == "Invalid argument"  # which is normal where nothing needs it
+        if told.text is None and (needed or not is_unused):
             self._note(name, told)
         word = (told.text or "").strip()
         return word if word and not word.startswith("N/A") else None
@@ -79,6 +83,10 @@ class _Folder:
         except ValueError:
             return None
 
+    def garbled(self, name: str, said: str) -> None:
+        """Note that a file holds what it should not."""
+        self._note(name, FileText(None, f"it says {cut(said)}"))
+
     def _note(self, name: str, told: FileText) -> None:
         text = f"port {self._called}: {name} cannot be read: {told.problem}"
         fact = f"port {self._called}: {name}"
@@ -89,7 +97,10 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], problems
     called = f"{hca}:{number}"
     card = _Folder(machine, CLASS / hca, called, problems)
     port = _Folder(machine, CLASS / hca / "ports" / str(number), called, problems)
-    state = _state(port.text("state", needed=True))
+    said = port.text("state", needed=True)
+    state = _state(said)
+    if said is not None and state is None:
+        port.garbled("state", said)
     rate, width, speed = _rate(
         port.text("rate") if state in {PortState.ACTIVE, PortState.INIT, PortState.ARMED} else None
     )
@@ -169,7 +180,7 @@ def _gids(machine: Machine, folder: Path, layer: LinkLayer | None) -> Iterator[G
     """Read the addresses that are set; an unused entry is all zeros, and its attributes cannot be read (EINVAL)."""
     for name in sorted((name for name in machine.names_in(folder / "gids") if name.isdigit()), key=int):
         gid = (machine.read_text(folder / "gids" / name) or "").strip().lower()
-        if not re.fullmatch(r"[0-9a-f:]{39}", gid) or not gid.strip("0:"):
+        if not _GID.fullmatch(gid) or not gid.strip("0:"):
             continue
         kind = (machine.read_text(folder / "gid_attrs/types" / name) or "").strip().lower()
         netdev = (machine.read_text(folder / "gid_attrs/ndevs" / name) or "").strip()
@@ -196,7 +207,7 @@ def _counters(machine: Machine, folder: Path) -> Iterator[tuple[str, int]]:
     for group in ("counters", "hw_counters"):
         for name in machine.names_in(folder / group):
             word = (machine.read_text(folder / group / name) or "").strip()
-            if word.isdigit() and name != "lifespan":
+            if _COUNT.fullmatch(word) and name != "lifespan":
                 yield name, int(word) * (4 if name in _IN_WORDS else 1)
 
 

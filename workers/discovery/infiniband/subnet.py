@@ -13,7 +13,9 @@ from workers.ports import Machine, ToolResult
 from workers.settings import NodeSettings
 
 _MASTER: Final = re.compile(
-    r"sm lid (\d+) sm guid 0x([0-9a-f]+), activity count (\d+) priority (\d+) state (\d+)", re.IGNORECASE
+    r"sm lid ([0-9]{1,9}) sm guid 0x([0-9a-f]{1,16}), "
+    r"activity count ([0-9]{1,20}) priority ([0-9]{1,3}) state ([0-9]{1,3})",
+    re.IGNORECASE,
 )
 _FIELD: Final = re.compile(r"^\s*(\S.*?)\.{2,}\s*(.*?)\s*$")
 _STATES: Final = ("not-active", "discover", "standby", "master")
@@ -111,7 +113,7 @@ def _manager(facts: dict[str, str]) -> SubnetManager | None:
 
 def _number(word: str | None) -> int | None:
     """Read a number; some tools print it in parentheses behind its name: `MASTER (3)`."""
-    found = re.search(r"\d+", word or "")
+    found = re.search(r"(?<![0-9])[0-9]{1,20}(?![0-9])", word or "")
     return int(found[0]) if found else None
 
 

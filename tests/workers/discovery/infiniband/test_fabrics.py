@@ -98,6 +98,10 @@ def test_where_ranks_meet_is_never_an_interface_that_leads_nowhere(addresses, de
     assert (fabric.interface, fabric.address) == told
 
 
+def test_a_declared_interface_that_leads_nowhere_is_named():
+    assert compute(port(0), port(1), interface="ib7")[1] == [("fabric.interface", "compute")]
+
+
 def test_without_a_declaration_one_is_proposed_with_a_reason_for_each():
     slow, down = port(1, rate_gbps=100.0), port(2, state=PortState.DOWN, physical_state="polling")
     (proposal,) = attach([], [port(0), slow, down, port(3, is_virtual_function=True)], ETH0).proposals

@@ -127,6 +127,35 @@ def test_the_nearest_cards_are_told():
     assert port.near_gpus == ("GPU-0",)
 
 
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("rate", "1.2.3 Gb/sec (4X NDR)"),
+        ("gids/0", "0" * 39),
+        ("gids/0", "f" * 39),
+        ("counters/link_downed", "²"),
+        ("counters/link_downed", "9" * 5000),
+        ("lid", "9" * 5000),
+        ("pkeys/0", "0x²"),
+    ],
+)
+def test_words_that_are_nearly_right_cost_their_fact_alone(file, words):
+    files, links = a_port("mlx5_0", gids=[(LOCAL, V1, "ib0")])
+    files[f"/sys/class/infiniband/mlx5_0/ports/1/{file}"] = words
+    (port, other), _ = find(a_machine((files, links), a_port("mlx5_1")))
+    assert (port.state, other.is_active) == (PortState.ACTIVE, True)
+
+
+@pytest.mark.parametrize("state", ["banana", OSError(errno.EINVAL, "Invalid argument"), None])
+def test_a_state_that_cannot_be_told_is_a_problem(state):
+    files, links = a_port("mlx5_0")
+    del files["/sys/class/infiniband/mlx5_0/ports/1/state"]
+    if state is not None:
+        files["/sys/class/infiniband/mlx5_0/ports/1/state"] = state
+    (port,), (problem,) = find(a_machine((files, links)))
+    assert (port.state, problem.fact) == (None, "port mlx5_0:1: state")
+
+
 FILES, LINKS = a_port("mlx5_0", gids=[(LOCAL, V1, "ib0"), None], counters={"counters/link_downed": 1})
 
 

@@ -72,4 +72,6 @@ def test_a_missing_tool_is_said():
 def test_whatever_is_printed_is_read_or_not(text):
     subnet.parse_master(text)
     subnet.parse_all(text)
+    subnet.parse_master(SAID.replace("37", "9" * 5000))
+    subnet.parse_all(RECORDS.replace("37", "9" * 5000))
     subnet.parse_all(f"SMInfoRecord dump:\nGUID....{text}")
