@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 from django.conf import settings
 
 from tests import processes as started
 from tests import servers
+
+# How long one example takes says more of the other jobs on these cores than of our code: tests are not timed.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 STATE = pytest.StashKey[Path]()
 REDIS = pytest.StashKey[servers.Valkey]()
