@@ -23,6 +23,7 @@ TOOL: Final = "ib_write_bw"
 LEASH: Final = "workers.fabric.leash"
 _SETUP_S: Final = 15.0
 """Beyond the measured time: to connect, and to set up both ends."""
+_HELP_S: Final = 5.0
 _HOST: Final = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:%-]*")
 _USAGE: Final = frozenset({"bandwidth.usage", "bandwidth.no-such-port", "bandwidth.no-such-gid"})
 """Codes of what cannot be meant like this."""
@@ -85,7 +86,8 @@ def run_fabric_test(
     if program is None:
         cure = f"install {tools.TOOLS[TOOL].package}, or name its folder by --tools"
         return failed(asked, Failure("bandwidth.missing", f"{TOOL} is not installed", cure))
-    return judged(asked, _measured(arguments, machine, settings, [program, *_arguments(arguments, port)]))
+    addressed = _addressed(arguments, machine, program)
+    return judged(asked, _measured(arguments, machine, settings, [program, *_arguments(arguments, port), *addressed]))
 
 
 def _asked(arguments: argparse.Namespace, machine: Machine, port: Port | None, name: str) -> BandwidthResult:
@@ -169,15 +171,22 @@ def _measured(
 
 def _arguments(arguments: argparse.Namespace, port: Port) -> list[str]:
     """Both ends must be told the same duration, queue pairs and unit (perftest's usage)."""
-    bind, peer = getattr(arguments, "bind", None), getattr(arguments, "peer", None)
     told = ["-d", port.hca, "-i", str(port.port), "-p", str(arguments.listen_port), "-D", str(arguments.duration)]
     gid = _gid_index(arguments, port)
     told += ["-x", str(gid)] if gid is not None else []
     told += ["-q", str(arguments.qps)] if arguments.qps > 1 else []
-    told += ["--report_gbits", "-F"]
-    told += ["--ipv6-addr"] if _is_six(bind or peer) else []
-    told += [f"--bind_source_ip={bind}"] if bind else []
-    return [*told, *([peer] if peer else [])]
+    return [*told, "--report_gbits", "-F"]
+
+
+def _addressed(arguments: argparse.Namespace, machine: Machine, program: str) -> list[str]:
+    """Say where to meet; the flags for that have changed their names, so the tool is asked for those it knows."""
+    bind, peer = getattr(arguments, "bind", None), getattr(arguments, "peer", None)
+    is_six = _is_six(bind or peer)
+    usage = machine.output((program, "--help"), _HELP_S) if bind or is_six else ToolResult(0)
+    known = usage.out + usage.err
+    six = "--ipv6" if "--ipv6 " in known and "--ipv6-addr" not in known else "--ipv6-addr"
+    source = "--source_ip" if re.search(r"--source_ip\b", known) else "--bind_source_ip"
+    return [*([six] if is_six else []), *([f"{source}={bind}"] if bind else []), *([peer] if peer else [])]
 
 
 def _gid_index(arguments: argparse.Namespace, port: Port | None) -> int | None:

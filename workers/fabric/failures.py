@@ -39,9 +39,9 @@ _KNOWN: Final = (
     ),
     _words(
         "old-tool",
-        r"unrecognized option|invalid option|Parser function exited|Invalid Command line",
+        r"unrecognized option|invalid option|Parser function exited|Invalid Command",
         "this ib_write_bw does not know what it was told",
-        "install a newer perftest, or leave out --bind and --qps",
+        "install a newer perftest, or leave out --bind",
     ),
     _words(
         "port-in-use",

@@ -73,6 +73,8 @@ def _why(answer: ToolResult, said: str) -> tuple[str, str]:
         return "held-up", answer.problem
     if answer.problem.startswith("no answer"):
         return "timeout", f"{answer.problem}; allow more by `tool_limits_s`"
+    if "is ib_umad module loaded" in said:
+        return "not-allowed", "the kernel module ib_umad is not loaded: `modprobe ib_umad`"
     if answer.problem or re.search(r"UMAD|permission|not permitted|failed to open", said, re.IGNORECASE):
         return "not-allowed", "/dev/infiniband/umad* may be opened by root alone; run it as root"
     if answer.ok:

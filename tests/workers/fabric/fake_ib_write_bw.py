@@ -1,6 +1,7 @@
 """A made-up ib_write_bw: real processes, which meet by TCP as perftest's do and then print what a file beside it says.
 
-The file `plan` beside it: `hang` after the two have met, `left` behind a child of its own, or nothing.
+The file `plan` beside it: `hang` after the two have met, `left` behind a child of its own, or nothing. The file `old`
+beside it makes it one of the editions before perftest 24.
 """
 
 import argparse
@@ -15,11 +16,15 @@ HERE = Path(__file__).parent
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    for flag in ("-d", "-i", "-p", "-D", "-x", "-q", "--bind_source_ip"):
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for flag in ("-d", "-i", "-p", "-D", "-x", "-q"):
         parser.add_argument(flag, default="")
+    is_old = (HERE / "old").exists()
+    parser.add_argument("--source_ip" if is_old else "--bind_source_ip", dest="bind", default="")
     parser.add_argument("--report_gbits", action="store_true")
-    parser.add_argument("--ipv6-addr", action="store_true")
+    parser.add_argument("--ipv6", dest="ipv6" if is_old else "ipv6_gid", action="store_true", help="Use IPv6 GID")
+    if not is_old:
+        parser.add_argument("--ipv6-addr", dest="ipv6", action="store_true")
     parser.add_argument("-F", action="store_true")
     parser.add_argument("server", nargs="?")
     told = parser.parse_args()
@@ -28,7 +33,7 @@ def main():
     plan = (HERE / "plan").read_text() if (HERE / "plan").exists() else ""
     if plan == "left":
         subprocess.Popen(["/bin/sleep", "600"])
-    family = socket.AF_INET6 if told.ipv6_addr else socket.AF_INET
+    family = socket.AF_INET6 if told.ipv6 else socket.AF_INET
     meet = connected if told.server else waited_for
     with meet(told, family, role):
         if plan == "hang":
@@ -44,7 +49,7 @@ def waited_for(told, family, role):
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((told.bind_source_ip, int(told.p)))
+        listening.bind((told.bind, int(told.p)))
         listening.listen(1)
     except OSError:
         failed(f"Couldn't listen to port {told.p}\nUnable to open file descriptor for socket connection\n")

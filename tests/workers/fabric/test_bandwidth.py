@@ -120,6 +120,10 @@ FAILURES = [
     ("port-down", " Port number 1 state is Down\n Couldn't get context for the device\n"),
     ("port-down", " Port number 1 state is Init\n"),
     ("port-not-found", " Unable to query port 3 attributes\n Couldn't get context for the device\n"),
+    (
+        "device-not-found",
+        " Did not detect devices \n If device exists, check if driver is up\n Unable to find the Infiniband/RoCE device\n",
+    ),
     ("no-server", f"Couldn't connect to 10.0.0.2:18515\n{SOCKET}"),
     (
         "no-server",
@@ -132,7 +136,7 @@ FAILURES = [
     ("port-in-use", f"Couldn't listen to port 18515\n{SOCKET}"),
     (
         "old-tool",
-        "ib_write_bw: unrecognized option '--bind_source_ip=10.0.0.1'\n Parser function exited with Error\n",
+        "ib_write_bw: unrecognized option '--bind_source_ip=10.0.0.1'\n Invalid Command or flag.\n",
     ),
     ("version-mismatch", "Current implementation is not compatible with versions older than 5.70\n"),
     ("gid-mismatch", " Found Incompatibility issue with GID types.\n Please Try to use a different IP version.\n"),

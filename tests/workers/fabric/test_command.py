@@ -198,16 +198,20 @@ def test_roce_uses_the_address_that_is_chosen_by_rule(site, node):
     assert " -x 2 " in site.argv("client")
 
 
-def test_a_server_is_bound_where_it_is_told(site, node, server):
+@pytest.mark.parametrize(("edition", "flag"), [("new", "--bind_source_ip"), ("old", "--source_ip")])
+def test_a_server_is_bound_where_it_is_told(site, node, server, edition, flag):
+    (site.folder / edition).touch()
     waiting = server("--bind", "127.0.0.1", "--qps", "4")
-    assert site.argv("server").endswith("-q 4 --report_gbits -F --bind_source_ip=127.0.0.1")
+    assert site.argv("server").endswith(f"-q 4 --report_gbits -F {flag}=127.0.0.1")
     assert node("client", "--qps", "4")[0] == 0
     waiting.communicate(timeout=30)
 
 
-def test_an_ipv6_address_is_said_to_be_one(site, capsys):
+@pytest.mark.parametrize(("edition", "flag"), [("new", "--ipv6-addr"), ("old", "--ipv6")])
+def test_an_ipv6_address_is_said_to_be_one(site, capsys, edition, flag):
+    (site.folder / edition).touch()
     main(["fabric-test", "client", "::1", *site.flags()])
-    assert site.argv("client").endswith("--report_gbits -F --ipv6-addr ::1")
+    assert site.argv("client").endswith(f"--report_gbits -F {flag} ::1")
     assert "no server answers" in capsys.readouterr().out
 
 
