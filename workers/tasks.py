@@ -18,6 +18,7 @@ from llmgw.core.units import OrderId
 from workers.app import make_app, run_worker, stop_on_signals
 from workers.discovery import changes
 from workers.discovery.collect import Collector
+from workers.discovery.packages import Installer
 from workers.discovery.remembered import LastCards
 from workers.doctor.watch import DoctorWatch
 from workers.engines import programs
@@ -45,7 +46,7 @@ def make_collector(settings: NodeSettings, machine: Machine, engines: Callable[[
     """Return what looks at this machine and at its installed engines; `engines` tells the pids of ours that run."""
     found = {name: programs.find(name, settings, machine) for name in ENGINES}
     last = LastCards(FileShelf(settings.state / CARDS_FILE))
-    return Collector(machine, settings, found, engines=engines, last=last)
+    return Collector(machine, settings, found, engines=engines, last=last, installer=Installer(machine, settings))
 
 
 class InventoryWatch:

@@ -35,6 +35,8 @@ _KNOWN: Final = (
     Tool("systemctl", 10, "systemd", "the state of services"),
     Tool("lspci", 10, "pciutils", "cards and switches that no driver has taken"),
     Tool("dmesg", 10, "util-linux", "Xid errors and what else the kernel said"),
+    Tool("apt-get", 300, "", "diagnostic packages are not installed by themselves"),
+    Tool("dnf", 300, "", "diagnostic packages are not installed by themselves"),
     Tool("journalctl", 15, "systemd", "the kernel's log where dmesg may not be read"),
 )
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in _KNOWN})

@@ -12,7 +12,7 @@ from llmgw.core.units import Bytes, Seconds
 from llmgw.core.wanted import CPU_CLASS
 from llmgw.core.wire import Inventory
 from llmgw.core.world import Device, DeviceKind
-from workers.discovery import devices, host, installed, network, ours
+from workers.discovery import devices, host, installed, network, ours, packages
 from workers.discovery.host import Host
 from workers.discovery.installed import Engines, Program
 from workers.discovery.meminfo import Memory
@@ -54,13 +54,15 @@ class Collector:
         patience_s: float = PATIENCE_S,
         engines: Callable[[], AbstractSet[int]] = frozenset,
         last: LastCards | None = None,
+        installer: packages.Installer | None = None,
     ) -> None:
-        """Take `engines`, which tells the pids of ours that run, and where the last cards are kept."""
+        """Take `engines`, which tells the pids of ours that run, where the last cards are kept, and who may install."""
         self._machine = machine
         self._settings = settings
         self._patience_s = patience_s
         self._ours = engines
         self._last = last or LastCards()
+        self._installer = installer
         self._host = Inquiry(Source("host", lambda: host.look(machine, settings)), machine)
         self._engines = Inquiry(Source("engines", lambda: installed.look(machine, settings, programs), ONCE), machine)
         self._gpus = Inquiry(Source("gpus", lambda: find.find(machine, settings)), machine)
@@ -106,6 +108,7 @@ class Collector:
                 *seen.cards.problems,
                 *around.problems,
                 *net.problems,
+                *self._lacking(seen.cards, net),
                 *here.problems,
                 *late,
                 *_unoffered_cpu(here.memory, seen.cards),
@@ -139,6 +142,12 @@ class Collector:
         if known is None or not known.gpus:
             return _Seen(now, None)
         return _Seen(Cards(now.driver or known.driver, known.gpus, now.problems, is_known=False), known.at)
+
+    def _lacking(self, cards: Cards, net: Network) -> tuple[Problem, ...]:
+        """Say which diagnostic packages are missing, and have them installed where that is allowed."""
+        lacking = packages.missing(self._machine, net.ports, has_cards=bool(cards.gpus))
+        tried = self._installer.attend(lacking) if self._installer and self._settings.install_packages else ()
+        return (*packages.problems(lacking, self._settings), *tried)
 
     def _findings(self, seen: _Seen, around: Surroundings, net: Network) -> tuple[Finding, ...]:
         of_cards = () if seen.stale_since else health.findings(seen.cards.gpus, around.events)

@@ -70,8 +70,14 @@ def test_a_missing_tool_is_said():
 
 @given(st.text())
 def test_whatever_is_printed_is_read_or_not(text):
-    subnet.parse_master(text)
-    subnet.parse_all(text)
-    subnet.parse_master(SAID.replace("37", "9" * 5000))
-    subnet.parse_all(RECORDS.replace("37", "9" * 5000))
-    subnet.parse_all(f"SMInfoRecord dump:\nGUID....{text}")
+    told = (
+        subnet.parse_master(text),
+        *subnet.parse_all(text),
+        *subnet.parse_all(f"SMInfoRecord dump:\nGUID....{text}"),
+    )
+    assert all(manager is None or len(manager.guid) == 18 for manager in told)
+
+
+def test_numbers_without_end_are_none():
+    assert subnet.parse_master(SAID.replace("37", "9" * 5000)) is None
+    assert subnet.parse_all(RECORDS.replace("37", "9" * 5000))[0].lid is None

@@ -119,5 +119,6 @@ def test_what_cannot_be_read_is_a_problem():
 @given(st.text(), st.integers(0, len(TABLE)))
 def test_whatever_is_printed_is_read_or_not(text, at):
     for printed in (text, TABLE[:at] + text + TABLE[at:], "{" + text):
-        imex.parse_domain(printed)
-        imex.parse_state(printed)
+        told = imex.parse_domain(printed)
+        assert told is None or all(node.address for node in told.nodes)
+        assert imex.parse_state(printed) is None or imex.parse_state(printed) in printed

@@ -88,5 +88,6 @@ def test_a_log_that_may_not_be_read_is_one_problem():
 
 @given(st.text())
 def test_whatever_is_logged_is_read_or_not(text):
-    parse(text)
+    assert all(event.literal for event in parse(text))
+    assert len(parse(f"{XID}\n{text}\n{XID}")) >= 2, "the lines around it keep their meaning"
     parse(f"NVRM: Xid ({text}): 79, ")
