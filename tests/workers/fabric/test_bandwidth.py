@@ -122,8 +122,7 @@ FAILURES = [
     ("port-not-found", " Unable to query port 3 attributes\n Couldn't get context for the device\n"),
     (
         "device-not-found",
-        " Did not detect devices \n If device exists, check if driver is up\n"
-        " Unable to find the Infiniband/RoCE device\n",
+        " Did not detect devices \n Unable to find the Infiniband/RoCE device\n",
     ),
     ("no-server", f"Couldn't connect to 10.0.0.2:18515\n{SOCKET}"),
     (

@@ -313,7 +313,8 @@ def test_it_begins_at_the_port_that_is_named():
                 255,
                 "/usr/sbin/ibnetdiscover: iberror: failed: discover failed\n",
                 "ibwarn: [9] get_abi_version: can't read ABI version from /sys/class/infiniband_mad/abi_version "
-                "(No such file or directory): is ib_umad module loaded?\nibwarn: [9] mad_rpc_open_port: can't open UMAD port\n",
+                "(No such file or directory): is ib_umad module loaded?\n"
+                "ibwarn: [9] mad_rpc_open_port: can't open UMAD port\n",
             ),
             "ibnetdiscover.not-allowed",
         ),
