@@ -65,6 +65,8 @@ class NodeSettings:
     """How many cards this machine was bought with; None believes what is seen on PCI."""
     install_packages: bool = False
     """Whether missing diagnostic packages may be installed from the machine's own sources."""
+    inventory_s: int = 60
+    """Seconds between two looks at the whole machine; a port that changes its state is seen at the next heartbeat."""
     doctor_s: int = 3600
     """Seconds between two runs of the doctor in the worker; 0 is never."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -249,6 +251,7 @@ KEYS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "expected_gpus": _whole(0, 1024),
         "install_packages": Kind("true or false", _read_flag, _flag_from_text),
+        "inventory_s": _whole(1),
         "doctor_s": _whole(0),
         "labels": Kind('a table of texts, such as {rack = "a"}', _read_labels, _labels_from_text),
         "hf_endpoint": _text(r"https?://\S+", "an address that begins with http:// or https://"),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from celery import Celery, signals
@@ -33,7 +33,6 @@ from workers.system import RealMachine
 
 log = structlog.get_logger(__name__)
 
-INVENTORY_S: Final = 60.0
 AGAIN_S: Final = 1.0
 """Until the first look has been successful: without one, a node cannot register."""
 CARDS_FILE: Final = "cards.json"
@@ -49,13 +48,26 @@ def make_collector(settings: NodeSettings, machine: Machine, engines: Callable[[
     return Collector(machine, settings, found, engines=engines, last=last, installer=Installer(machine, settings))
 
 
-class InventoryWatch:
-    """What the machine is, looked at again and again; a change that matters is told."""
+class Look(Protocol):
+    """Who looks at the machine."""
 
-    def __init__(self, collect: Callable[[], wire.Inventory], reporter: Reporter, every: float = INVENTORY_S) -> None:
-        self._collect = collect
+    def collect(self) -> wire.Inventory:
+        """Look at everything."""
+        ...
+
+    def ports_changed(self) -> bool:
+        """Tell whether a port's state has changed since the last look at everything."""
+        ...
+
+
+class InventoryWatch:
+    """What the machine is, looked at again and again, at once when a port changes; a change that matters is told."""
+
+    def __init__(self, look: Look, reporter: Reporter, every: float) -> None:
+        self._at = look
         self._reporter = reporter
         self._every = every
+        self._woken = threading.Event()
         self._stopped = threading.Event()
         self._seen: wire.Inventory | None = None
         self._told: wire.Inventory | None = None
@@ -77,10 +89,15 @@ class InventoryWatch:
     def stop(self) -> None:
         """Look no more."""
         self._stopped.set()
+        self._woken.set()
+
+    def glance(self) -> None:
+        """Have the ports glanced at, as at each heartbeat; returns at once."""
+        self._woken.set()
 
     def look(self) -> None:
         """Look once, and tell what is new."""
-        seen, told, found = self._seen, self._told, self._collect()
+        seen, told, found = self._seen, self._told, self._at.collect()
         self._seen = found
         if told is None:
             self._told = found
@@ -98,7 +115,16 @@ class InventoryWatch:
             except Exception:
                 # A tool or a file of a kind that nobody has seen must not end all looking for the worker's life.
                 log.exception("inventory failed")
-            self._stopped.wait(self._every if self._told else AGAIN_S)
+            self._wait(self._every if self._told else AGAIN_S)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for the next look: until its time, or until a glance sees that it cannot wait."""
+        until = time.monotonic() + seconds
+        while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
+            if self._woken.wait(left):
+                self._woken.clear()
+                if self._told and self._at.ports_changed():
+                    return
 
 
 def _log(news: Iterable[changes.News]) -> None:
@@ -126,7 +152,9 @@ class Node:
             push=self._reporter.push,
             findings_changed=self._register_again,
         )
-        self._inventory = InventoryWatch(make_collector(settings, machine, self._pids).collect, self._reporter)
+        self._inventory = InventoryWatch(
+            make_collector(settings, machine, self._pids), self._reporter, settings.inventory_s
+        )
         self._doctor = DoctorWatch(machine, settings, self._inventory.newest, self._reporter.examined)
         self._heart = Heart(settings.redis_url, settings.id, self._beat)
         self._closed = threading.Lock()
@@ -165,6 +193,7 @@ class Node:
     def tick(self, tick: int, at: float) -> None:
         """Say that we heard a tick."""
         self._heart.answer(tick, at)
+        self._inventory.glance()
 
     def _take(self, order: wire.AnyOrder) -> None:
         if isinstance(order, wire.LaunchOrder):

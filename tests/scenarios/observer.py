@@ -24,6 +24,7 @@ from apps.audit.actions import Actor  # noqa: E402
 from apps.audit.models import AuditRow  # noqa: E402
 from apps.catalog import actions as catalog  # noqa: E402
 from apps.catalog.models import ModelRow  # noqa: E402
+from apps.nodes import queries as nodes  # noqa: E402
 from apps.nodes.models import NodeRow, NodeTransitionRow, ReportCountRow  # noqa: E402
 from apps.replicas.models import OrderRow, PassRow, ReplicaRow, ShardRow, TransitionRow  # noqa: E402
 from llmgw.core import wire  # noqa: E402
@@ -75,6 +76,11 @@ def node(name: str) -> dict[str, Any] | None:
     fields = ("name", "state", "epoch", "instance", "boot_id", "last_seq", "findings", "cordoned")
     row = NodeRow.objects.filter(name=name).first()
     return {f: getattr(row, f) for f in fields} if row else None
+
+
+def examination(name: str) -> bool:
+    """Whether what a node's doctor found has come."""
+    return nodes.examination_of(NodeRow.objects.get(name=name)) is not None
 
 
 def node_transitions(name: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What lives as long as the worker: the look at the machine every minute, and what is said of an order in the log."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -39,8 +40,29 @@ def with_free_disk(gib):
     return msgspec.structs.replace(NOW, disk_free=Bytes(gib * GIB))
 
 
+@dataclass
+class Looks:
+    """A machine that looks as its inventories say, one after the other."""
+
+    inventories: list[Any]
+    has_changed: bool = False
+    looks: int = 0
+    glances: int = 0
+
+    def collect(self):
+        self.looks += 1
+        found = self.inventories.pop(0) if len(self.inventories) > 1 else self.inventories[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def ports_changed(self):
+        self.glances += 1
+        return self.has_changed
+
+
 def looking_at(told, *inventories):
-    watch = InventoryWatch(iter(inventories).__next__, told)
+    watch = InventoryWatch(Looks(list(inventories)), told, every=60)
     for _ in inventories:
         watch.look()
     return watch
@@ -78,19 +100,26 @@ def test_what_is_new_is_logged_once(told):
 
 
 def test_a_look_that_fails_is_not_the_last(told, eventually):
-    looks = iter([ZeroDivisionError(), NOW, ZeroDivisionError(), with_free_disk(40)])
-
-    def collect():
-        found = next(looks, None) or with_free_disk(40)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    watch = InventoryWatch(collect, told, every=0.01)
+    looks = Looks([ZeroDivisionError(), NOW, ZeroDivisionError(), with_free_disk(40)])
+    watch = InventoryWatch(looks, told, every=0.01)
     watch.start()
     eventually(lambda: told.changes)
     watch.stop()
     assert told.registrations == 1
+
+
+def test_a_port_that_changes_is_looked_at_with_the_next_heartbeat(told, eventually):
+    looks = Looks([NOW], has_changed=False)
+    watch = InventoryWatch(looks, told, every=3600)
+    watch.start()
+    eventually(lambda: watch.told)
+    watch.glance()
+    eventually(lambda: looks.glances == 1)
+    assert looks.looks == 1
+    looks.has_changed = True
+    watch.glance()
+    eventually(lambda: looks.looks == 2)
+    watch.stop()
 
 
 @pytest.mark.parametrize("kind", [wire.HelloOrder, wire.StopOrder])

@@ -14,6 +14,7 @@ from llmgw.core.wire import Inventory
 from llmgw.core.world import Device, DeviceKind
 from workers.discovery import devices, host, installed, network, ours, packages
 from workers.discovery.host import Host
+from workers.discovery.infiniband import glance
 from workers.discovery.installed import Engines, Program
 from workers.discovery.meminfo import Memory
 from workers.discovery.network import Network
@@ -30,6 +31,10 @@ PATIENCE_S: Final = 10.0
 ONCE: Final = math.inf
 _SLOW_S: Final = 50.0
 """What takes long, or loads others, is asked once a minute; a look comes once a minute."""
+
+_GLANCE_S: Final = 1.0
+
+PortStates = tuple[tuple[str, str | None], ...]
 
 _NO_HOST: Final = Host(1, Memory(None, None), None)
 
@@ -69,9 +74,19 @@ class Collector:
         self._around = Inquiry(Source("topology", self._look_around, _SLOW_S), machine)
         self._network = Inquiry(Source("ports", self._look_at_network), machine)
         self._all: tuple[Inquiry[Any], ...] = (self._host, self._engines, self._gpus, self._around, self._network)
+        self._glance = Inquiry(Source("port states", lambda: glance.states(machine)), machine)
+        self._port_states: PortStates | None = None
+
+    def ports_changed(self) -> bool:
+        """Tell whether a port's state is another than at the last look; takes no longer than a glance may."""
+        self._glance.begin()
+        answer = self._glance.wait(_GLANCE_S)
+        return answer.problem is None and answer.value != self._port_states
 
     def collect(self) -> Inventory:
         """Look now."""
+        self._glance.begin()
+        self._port_states = self._glance.wait(_GLANCE_S).value
         self._ask()
         here = self._host.wait(0).value or _NO_HOST
         engines = self._engines.wait(0).value or Engines({})

@@ -7,6 +7,7 @@ import pytest
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.world import DeviceKind
 from tests.fakes.machine import FakeMachine
+from tests.workers.discovery.infiniband import tree
 from tests.workers.discovery.nvidia import smi
 from workers.discovery.collect import Collector
 from workers.ports import ToolResult
@@ -190,3 +191,17 @@ def test_a_machine_without_cards_is_asked_nothing_about_them():
     machine = FakeMachine(files=PLAIN)
     look(machine)
     assert not [call for call in machine.calls if call[0] in {"dmesg", "systemctl", "nvidia-smi"}]
+
+
+def test_a_port_that_changes_its_state_is_seen_at_a_glance():
+    machine = tree.a_machine(tree.a_port("mlx5_0", counters={"counters/port_rcv_data": 1}))
+    collector = Collector(machine, NodeSettings(id="n1"), {})
+    collector.collect()
+    assert not collector.ports_changed()
+    state = "/sys/class/infiniband/mlx5_0/ports/1"
+    machine.files[f"{state}/counters/port_rcv_data"] = "2\n"
+    assert not collector.ports_changed()
+    machine.files[f"{state}/state"] = "1: DOWN\n"
+    assert collector.ports_changed()
+    collector.collect()
+    assert not collector.ports_changed()

@@ -12,7 +12,7 @@ from workers.discovery.nvidia import nvml, smi
 from workers.discovery.nvidia.cards import Cards
 from workers.discovery.nvidia.completing import completed
 from workers.discovery.nvidia.driver import module_of
-from workers.discovery.nvidia.of_kernel import kernel_order
+from workers.discovery.nvidia.of_kernel import from_kernel, is_hidden, kernel_order
 from workers.discovery.nvidia.pci_cards import PciCard, cards_on_pci
 from workers.discovery.nvidia.smi_failure import MODULE
 from workers.ports import Machine
@@ -23,6 +23,7 @@ _ALIKE: Final = frozenset({"nvml.mismatch"})
 """Where NVML says this, nvidia-smi can only say the same."""
 _NO_DRIVER: Final = frozenset({"nvml.driver-not-loaded", "nvml.library-not-found", "nvml.no-module"})
 """Where NVML says this, and nothing of a driver is there, there is none."""
+_UNTOLD: Final = "the kernel module has taken it and the driver's tools tell nothing of it; look at the kernel log"
 _LENT: Final = "vfio-pci"
 """The kernel driver of cards that virtual machines are given."""
 
@@ -33,7 +34,7 @@ def find(machine: Machine, settings: NodeSettings) -> Cards:
         return _absent(machine, settings)
     cards = _asked(machine, settings)
     driver = cards.driver and module_of(machine, cards.driver)
-    gpus = completed(machine, settings, cards.gpus)
+    gpus = completed(machine, settings, (*cards.gpus, *_untold(machine, cards)))
     return _untaken(machine, Cards(driver, gpus, (*cards.problems, *_nameless(gpus)), cards.is_known))
 
 
@@ -65,6 +66,17 @@ def _asked(machine: Machine, settings: NodeSettings) -> Cards:
     if nvml.is_broken_off(told):
         return _rest(told, machine, settings)
     return told if told.gpus else _none_listed(machine, told)
+
+
+def _untold(machine: Machine, cards: Cards) -> Iterator[Gpu]:
+    """Yield the cards that the kernel module has taken and that nobody tells of, unless a container hides them."""
+    if not cards.gpus or any(gpu.pci_address is None for gpu in cards.gpus):
+        return
+    known = {gpu.pci_address for gpu in cards.gpus}
+    for address in kernel_order(machine):
+        card = from_kernel(machine, address)
+        if address not in known and not is_hidden(machine, card, cards.gpus):
+            yield msgspec.structs.replace(card, failed=_UNTOLD)
 
 
 # --- where NVML fails ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from workers.discovery.nvidia import nvml
 from workers.discovery.nvidia.driver import parse
 from workers.discovery.nvidia.find import find
 from workers.discovery.nvidia.nvml_lines import Begun, Done, NoAnswer, Told
-from workers.ports import ToolResult
+from workers.ports import DeviceNode, ToolResult
 from workers.settings import NodeSettings
 
 ASK = " ".join(nvml.PROGRAM)
@@ -189,3 +189,37 @@ def test_the_licence_of_a_virtual_card_is_asked_of_nvidia_smi():
 )
 def test_the_module_says_its_version_and_kind(text, told):
     assert parse(text) == told
+
+
+def taken(number, minor):
+    folder = f"/proc/driver/nvidia/gpus/0000:{number + 1:02x}:00.0"
+    return {f"{folder}/information": f"Model: \t\t NVIDIA L4\nGPU UUID: \t {uuid(number)}\nDevice Minor: \t {minor}\n"}
+
+
+def an_l4(number):
+    address = f"0000:{number + 1:02x}:00.0"
+    memory = 23034 << 20
+    return Gpu(
+        index=number,
+        uuid=uuid(number),
+        name="NVIDIA L4",
+        memory_total_bytes=memory,
+        pci_address=address,
+        minor_number=number,
+    )
+
+
+def test_a_card_that_the_kernel_has_and_nvml_does_not_count_is_told_as_failed():
+    machine = a_machine(a_log(a_card(0)))
+    machine.files = {**machine.files, **taken(0, 0), **taken(1, 1)}
+    lost = look(answer(an_l4(0)), machine).gpus[1]
+    assert (lost.uuid, lost.pci_address, lost.index) == (uuid(1), "0000:02:00.0", None)
+    assert lost.failed is not None
+    assert "kernel log" in lost.failed
+
+
+def test_a_card_that_the_container_may_not_open_is_not_lost():
+    machine = a_machine(a_log(a_card(0)))
+    machine.files = {**machine.files, **taken(0, 0), **taken(1, 1)}
+    machine.nodes = {"/dev/nvidia0": DeviceNode(195, 0, readable=True, writable=True)}
+    assert [gpu.uuid for gpu in look(answer(an_l4(0)), machine).gpus] == [uuid(0)]
