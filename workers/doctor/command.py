@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -72,9 +73,9 @@ def _patient(machine: Machine, settings: NodeSettings, inventory: Inventory) -> 
 
 def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
     """Say what was found, the most serious first, and the NCCL environment of each fabric."""
-    for outcome in told.outcomes:
-        if outcome.verdict in _SHOWN or everything:
-            yield from _outcome(outcome)
+    shown = [outcome for outcome in told.outcomes if outcome.verdict in _SHOWN or everything]
+    for _, alike in groupby(shown, key=_costs_and_cure):
+        yield from _outcomes(list(alike))
     for fabric, environment in told.environments.items():
         yield f"NCCL environment of a shard on {fabric}:"
         yield from (f"  {name}={value}  # {why}" for name, value, why in explain(environment))
@@ -84,16 +85,22 @@ def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
     yield f"{', '.join(counts)}, in {told.took_s:.1f} s"
 
 
-def _outcome(outcome: Examined) -> Iterator[str]:
-    yield f"{outcome.verdict.upper():8} {outcome.check}: {outcome.text}"
-    if outcome.costs:
-        yield f"           costs: {outcome.costs}"
-    if outcome.cure.text:
-        yield f"           cure:  {outcome.cure.text}"
-    if outcome.cure.command:
-        undo = f"; undo: {outcome.cure.undo}" if outcome.cure.undo else ""
-        word = "safe" if outcome.cure.safe else "NOT safe while engines serve"
-        yield f"           {word}: {outcome.cure.command}{undo}"
+def _costs_and_cure(outcome: Examined) -> tuple[object, ...]:
+    return outcome.verdict, outcome.check, outcome.costs, outcome.cure
+
+
+def _outcomes(alike: Sequence[Examined]) -> Iterator[str]:
+    """Say what one check found, of one port or of ten, and once what that costs and what cures it."""
+    costs, cure = alike[0].costs, alike[0].cure
+    yield from (f"{outcome.verdict.upper():8} {outcome.check}: {outcome.text}" for outcome in alike)
+    if costs:
+        yield f"           costs: {costs}"
+    if cure.text:
+        yield f"           cure:  {cure.text}"
+    if cure.command:
+        undo = f"; undo: {cure.undo}" if cure.undo else ""
+        word = "safe" if cure.safe else "NOT safe while engines serve"
+        yield f"           {word}: {cure.command}{undo}"
 
 
 def _listed(checks: Sequence[Check]) -> Iterator[str]:

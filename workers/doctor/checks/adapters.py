@@ -55,7 +55,7 @@ def is_wanted(patient: Patient, port: Port) -> bool:
 
 
 def alike(patient: Patient, port: Port) -> tuple[Port, ...]:
-    """Return the other ports that it should equal: of its fabric, else the undeclared ones of the same kind of card."""
+    """Return the other ports that it should equal: of its fabric, else undeclared ones of its kind and network."""
     fabric = fabric_of(patient, port)
     others = (other for other in hardware_ports(patient) if other.name != port.name)
     return tuple(other for other in others if fabric_of(patient, other) == fabric and (fabric or _same(port, other)))
@@ -63,7 +63,9 @@ def alike(patient: Patient, port: Port) -> tuple[Port, ...]:
 
 def _same(port: Port, other: Port) -> bool:
     kind = (port.hca_type, port.board, port.link_layer)
-    return kind == (other.hca_type, other.board, other.link_layer)
+    mine, its = port.subnet_manager, other.subnet_manager
+    is_elsewhere = mine is not None and its is not None and mine.guid != its.guid
+    return kind == (other.hca_type, other.board, other.link_layer) and not is_elsewhere
 
 
 def each(ports: Ports, one: Callable[[Patient, Port], Outcome | None], otherwise: str) -> Judge:

@@ -1,6 +1,7 @@
 """Checks of what a port needs around it: a card nearby, a device node that engines may open, and an equal MTU."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from llmgw.core.hardware.findings import Severity
@@ -15,6 +16,8 @@ _NONE_ACTIVE: Final = "there is no active port"
 _NEAREST_FIRST: Final = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _NEAR: Final = frozenset({"PIX", "PXB"})
 _WHOLE_MTU: Final = 4096
+_MODULES: Final = Path("/sys/module")
+"""There on every live kernel; a tree without it is a part of one, in which nothing else need be."""
 
 # --- near a card ----------------------------------------------------------------------------------------------------
 
@@ -55,6 +58,8 @@ def _nodes(patient: Patient, port: Port) -> Outcome:
     machine = patient.machine
     verbs = node_of(machine, "uverbs", port.hca)
     node = machine.device_node(verbs) if verbs else None
+    if verbs is None and not machine.names_in(_MODULES):
+        return unknown(f"whether {port.hca} has a uverbs device: {_MODULES} could not be read", port.name)
     if verbs is None:
         return failed(f"{port.hca} has no uverbs device", port.name)
     if node is None:

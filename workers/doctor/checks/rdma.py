@@ -74,6 +74,8 @@ def _modules(patient: Patient) -> Iterator[Outcome]:
     missing = [name for name in names if _NEEDED[name][1] is None or _NEEDED[name][1] in speaks]
     if not speaks:
         yield not_here("there is no InfiniBand or RoCE adapter")
+    elif missing and not patient.machine.names_in(_MODULES):
+        yield unknown(f"whether {listed(missing)} is loaded: {_MODULES} could not be read")
     elif "ib_uverbs" in missing:
         yield failed(f"not loaded: {listed(missing)}; programs cannot open the adapters", missing=missing)
     elif missing:
@@ -127,7 +129,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=Group.RDMA,
         title="The modules by which programs open adapters are loaded",
         reads="/sys/module, /sys/class/infiniband_verbs, /sys/class/infiniband_mad",
-        rule="Fails without ib_uverbs, warns without ib_umad on a node with InfiniBand.",
+        rule="Fails without ib_uverbs, warns without ib_umad on a node with InfiniBand; unknown without /sys/module.",
         costs="Without ib_uverbs there is no RDMA; without ib_umad it stays unknown which subnet manager a port obeys.",
         fix=Fix(
             "Load them now, and at each start by lines of their names in /etc/modules-load.d.",

@@ -6,7 +6,7 @@ import pytest
 
 from llmgw.core.hardware.findings import Problem
 from llmgw.core.hardware.gpus import Pair, Topology
-from llmgw.core.hardware.network import LinkLayer, PortState
+from llmgw.core.hardware.network import LinkLayer, PortState, SubnetManager
 from tests.workers.doctor.checks.patients import (
     OPEN,
     SHUT,
@@ -108,7 +108,8 @@ def near(by):
         ("port.near-gpu", {"ports": (a_port(numa_node=1),), "gpus": (a_gpu(numa_node=0),)}, "fail"),
         ("port.near-gpu", {"ports": (a_port(numa_node=0),), "gpus": (a_gpu(numa_node=0),)}, "pass"),
         ("port.near-gpu", {"ports": (a_port(numa_node=-1),), "gpus": (a_gpu(numa_node=0),)}, "unknown"),
-        ("port.device-nodes", {"ports": (a_port(),), "files": {}}, "fail"),
+        ("port.device-nodes", {"ports": (a_port(),), "files": {}}, "unknown"),
+        ("port.device-nodes", {"ports": (a_port(),), "files": {"/sys/module/loop/refcnt": "0\n"}}, "fail"),
         ("port.device-nodes", {"ports": (a_port(),), "files": VERBS}, "fail"),
         ("port.device-nodes", {"ports": (a_port(),), "files": VERBS, "nodes": {UVERBS: SHUT}}, "fail"),
         ("port.device-nodes", {"ports": (a_port(),), "files": VERBS, "nodes": {UVERBS: OPEN}}, "warn"),
@@ -152,6 +153,13 @@ def test_a_slow_port_is_told_with_what_its_like_run_at():
     slow = a_patient(ports=(a_port(), a_port("mlx5_1", rate_gbps=100.0, width=1)))
     (found,) = (each for each in outcomes(CHECKS, "port.rate", slow) if each.about == "mlx5_1:1")
     assert found.text == "mlx5_1:1 runs at 100 Gb/s over 1 lane, 400 Gb/s its like does"
+
+
+def test_ports_of_another_subnet_are_not_their_like():
+    here, there = SubnetManager(guid="0x1"), SubnetManager(guid="0x2")
+    slow = a_port("mlx5_1", rate_gbps=200.0, subnet_manager=there)
+    patient = a_patient(ports=(a_port(subnet_manager=here), slow))
+    assert verdicts(CHECKS, "port.rate", patient) == ["pass", "pass"]
 
 
 def test_a_guests_part_of_an_adapter_counts_only_when_it_is_declared():

@@ -7,6 +7,7 @@ from workers.doctor.checks.rdma import CHECKS
 
 BOTH = {"gpus": (a_gpu(),), "ports": (a_port(),), "driver": a_driver(), "kernel": "6.8.0-45-generic"}
 VERBS = {"/sys/class/infiniband_verbs/uverbs0/ibdev": "mlx5_0\n"}
+LIVE = {"/sys/module/loop/refcnt": "0\n"}
 LOADED = {"/sys/module/nvidia_peermem/version": "570.124.06\n"}
 OLD = {"/sys/kernel/mm/memory_peers/nv_mem/version": "1.3\n"}
 REFUSED = "[   21.5] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)\n"
@@ -17,8 +18,10 @@ CONFUSED = "[ 9021.5] nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected
     ("check", "facts", "expected"),
     [
         ("rdma.modules", {}, "not-applicable"),
-        ("rdma.modules", {"ports": (a_port(),)}, "fail"),
-        ("rdma.modules", {"ports": (a_port(),), "files": VERBS}, "warn"),
+        ("rdma.modules", {"ports": (a_port(),)}, "unknown"),
+        ("rdma.modules", {"ports": (a_port(),), "files": LIVE}, "fail"),
+        ("rdma.modules", {"ports": (a_port(),), "files": VERBS}, "unknown"),
+        ("rdma.modules", {"ports": (a_port(),), "files": VERBS | LIVE}, "warn"),
         ("rdma.modules", {"ports": (a_roce_port(),), "files": VERBS}, "pass"),
         ("rdma.modules", {"ports": (a_port(),), "files": VERBS | {"/sys/module/ib_umad/refcnt": "0"}}, "pass"),
         ("rdma.peermem", {}, "not-applicable"),
