@@ -1,6 +1,7 @@
 """What `llmgw-node doctor` prints."""
 
 from llmgw.core.hardware.examination import Cure, Examination, Examined
+from llmgw.core.units import Seconds
 from workers.doctor.command import lines
 
 CABLE = Cure(text="change the cable", command="", undo="", safe=False)
@@ -13,7 +14,7 @@ def found(check, text, verdict="fail", cure=CABLE):
 
 
 def printed(*outcomes):
-    return list(lines(Examination(at=0.0, took_s=0.1, outcomes=outcomes)))
+    return list(lines(Examination(at=Seconds(0.0), took_s=0.1, outcomes=outcomes)))
 
 
 def test_what_ten_ports_have_in_common_is_said_once():
