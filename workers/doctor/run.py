@@ -47,7 +47,8 @@ def patient_of(
 
 def _told(check: Check, patient: Patient) -> Iterator[Examined]:
     for outcome in _judged(check, patient):
-        is_well = outcome.verdict in {Verdict.PASS, Verdict.NOT_APPLICABLE}
+        # What is not known may be well: a cure is told for what is seen to be wrong alone.
+        is_wrong = outcome.verdict in {Verdict.FAIL, Verdict.WARN}
         yield Examined(
             check=check.id,
             group=check.group.value,
@@ -55,8 +56,8 @@ def _told(check: Check, patient: Patient) -> Iterator[Examined]:
             verdict=outcome.verdict.value,
             text=outcome.text,
             about=outcome.about,
-            costs="" if is_well else check.costs,
-            cure=Cure() if is_well else cure_of(check, outcome),
+            costs=check.costs if is_wrong else "",
+            cure=cure_of(check, outcome) if is_wrong else Cure(),
             evidence=dict(outcome.evidence),
         )
 
