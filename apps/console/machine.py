@@ -8,11 +8,12 @@ from typing import Any, Final
 from apps.nodes import queries
 from apps.nodes.models import DeviceRow, NodeRow
 from apps.replicas.models import ShardRow
-from llmgw.core.hardware.examination import Examination, Examined
+from llmgw.core.hardware.examination import Examination, Examined, alike
 from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.hardware.findings import Finding
 from llmgw.core.hardware.gpus import Gpu, MigInstance
 from llmgw.core.hardware.network import Port
+from llmgw.core.nccl import NoEnvironment, environment
 from llmgw.core.units import gib
 from llmgw.core.wire import Inventory
 
@@ -84,7 +85,8 @@ class Doctor:
     at: datetime
     took_s: float
     counts: tuple[tuple[str, int], ...]
-    outcomes: tuple[Examined, ...]
+    found: list[tuple[Examined, ...]]
+    """What one check found, and one cure mends, together."""
 
 
 def inventory_of(row: NodeRow) -> Inventory | None:
@@ -157,14 +159,17 @@ def _port(port: Port, declared: Any) -> PortLine:
     return PortLine(port, fabric.name, attached.usable, attached.why, gid)
 
 
-def fabric_lines(inventory: Inventory, examination: Examination | None) -> list[FabricLine]:
-    """Join fabrics with the environments that the doctor worked out on the node."""
-    told = examination.environments if examination else {}
-    refused = examination.refused if examination else {}
-    return [
-        FabricLine(fabric, tuple(told.get(fabric.name, {}).items()), refused.get(fabric.name, ""))
-        for fabric in inventory.fabrics
-    ]
+def fabric_lines(inventory: Inventory) -> list[FabricLine]:
+    """Join fabrics with the environment that a shard on them would get on this node as it is now."""
+    return [_fabric(fabric, environment(fabric, inventory.gpus)) for fabric in inventory.fabrics]
+
+
+def _fabric(fabric: Attachment, told: Mapping[str, str] | NoEnvironment) -> FabricLine:
+    return (
+        FabricLine(fabric, (), told.text())
+        if isinstance(told, NoEnvironment)
+        else FabricLine(fabric, tuple(told.items()), "")
+    )
 
 
 def doctor_of(examination: Examination | None) -> Doctor | None:
@@ -172,5 +177,5 @@ def doctor_of(examination: Examination | None) -> Doctor | None:
     if examination is None:
         return None
     counts = tuple((word, examination.count(word)) for word in (*SHOWN, "pass"))
-    outcomes = tuple(outcome for outcome in examination.outcomes if outcome.verdict in SHOWN)
-    return Doctor(datetime.fromtimestamp(examination.at, UTC), examination.took_s, counts, outcomes)
+    found = alike(outcome for outcome in examination.outcomes if outcome.verdict in SHOWN)
+    return Doctor(datetime.fromtimestamp(examination.at, UTC), examination.took_s, counts, found)

@@ -3,12 +3,11 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from llmgw.core.hardware.examination import Examination, Examined
+from llmgw.core.hardware.examination import Examination, Examined, alike
 from llmgw.core.nccl import explain
 from llmgw.core.wire import Inventory
 from workers.doctor import kept
@@ -74,8 +73,8 @@ def _patient(machine: Machine, settings: NodeSettings, inventory: Inventory) -> 
 def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
     """Say what was found, the most serious first, and the NCCL environment of each fabric."""
     shown = [outcome for outcome in told.outcomes if outcome.verdict in _SHOWN or everything]
-    for _, alike in groupby(shown, key=_costs_and_cure):
-        yield from _outcomes(list(alike))
+    for found in alike(shown):
+        yield from _outcomes(found)
     for fabric, environment in told.environments.items():
         yield f"NCCL environment of a shard on {fabric}:"
         yield from (f"  {name}={value}  # {why}" for name, value, why in explain(environment))
@@ -85,14 +84,10 @@ def lines(told: Examination, *, everything: bool = False) -> Iterator[str]:
     yield f"{', '.join(counts)}, in {told.took_s:.1f} s"
 
 
-def _costs_and_cure(outcome: Examined) -> tuple[object, ...]:
-    return outcome.verdict, outcome.check, outcome.costs, outcome.cure
-
-
-def _outcomes(alike: Sequence[Examined]) -> Iterator[str]:
+def _outcomes(found: Sequence[Examined]) -> Iterator[str]:
     """Say what one check found, of one port or of ten, and once what that costs and what cures it."""
-    costs, cure = alike[0].costs, alike[0].cure
-    yield from (f"{outcome.verdict.upper():8} {outcome.check}: {outcome.text}" for outcome in alike)
+    costs, cure = found[0].costs, found[0].cure
+    yield from (f"{outcome.verdict.upper():8} {outcome.check}: {outcome.text}" for outcome in found)
     if costs:
         yield f"           costs: {costs}"
     if cure.text:

@@ -133,7 +133,7 @@ def _hardware(
         "inventory": inventory,
         "devices": machine.device_lines(row.devices.all(), alive, inventory.gpus if inventory else ()),
         "ports": machine.port_lines(inventory) if inventory else [],
-        "fabrics": machine.fabric_lines(inventory, examination) if inventory else [],
+        "fabrics": machine.fabric_lines(inventory) if inventory else [],
         "proposals": inventory.proposals if inventory else (),
         "findings": machine.findings_of(row, inventory),
         "problems": inventory.problems if inventory else (),

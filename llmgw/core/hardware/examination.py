@@ -1,6 +1,7 @@
 """What the doctor found on a node at one moment: every check's outcome, what it costs and how to cure it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -35,6 +36,12 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     cure: Cure = Cure()
     evidence: Mapping[str, Any] = {}
     """The facts that it was concluded from."""
+
+
+def alike(outcomes: Iterable[Examined]) -> list[tuple[Examined, ...]]:
+    """Put neighbours together that one check found and one cure mends: ten ports without a cable are one fault."""
+    by = groupby(outcomes, key=lambda outcome: (outcome.verdict, outcome.check, outcome.costs, outcome.cure))
+    return [tuple(group) for _, group in by]
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

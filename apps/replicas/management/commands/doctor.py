@@ -1,7 +1,7 @@
 """Print what the doctor found on a node when it last ran there, or have it run now."""
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from apps.nodes import queries
 from apps.nodes.actions import NotFound
 from apps.nodes.models import NodeRow
 from apps.replicas import actions
-from llmgw.core.hardware.examination import Examination, Examined
+from llmgw.core.hardware.examination import Examination, Examined, alike
 
 
 class Command(BaseCommand):
@@ -63,19 +63,18 @@ def _lines(node: str, told: Examination | None, now: datetime) -> Iterator[str]:
     at = datetime.fromtimestamp(told.at, UTC)
     counts = ", ".join(f"{told.count(word)} {word}" for word in ("fail", "warn", "unknown", "pass"))
     yield f"{node}, {age(at, now)} ago: {counts}"
-    for outcome in told.outcomes:
-        if outcome.verdict in {"fail", "warn", "unknown"}:
-            yield from _outcome(outcome)
+    for found in alike(outcome for outcome in told.outcomes if outcome.verdict in {"fail", "warn", "unknown"}):
+        yield from _outcomes(found)
     for fabric, environment in told.environments.items():
         yield f"NCCL on {fabric}: " + " ".join(f"{name}={value}" for name, value in environment.items())
     for fabric, why in told.refused.items():
         yield f"NCCL on {fabric}: none, {why}"
 
 
-def _outcome(outcome: Examined) -> Iterator[str]:
-    yield f"{outcome.verdict:8} {outcome.check}: {outcome.text}"
-    if outcome.costs:
-        yield f"         costs: {outcome.costs}"
-    for does in (outcome.cure.text, outcome.cure.command):
+def _outcomes(found: Sequence[Examined]) -> Iterator[str]:
+    yield from (f"{outcome.verdict:8} {outcome.check}: {outcome.text}" for outcome in found)
+    if found[0].costs:
+        yield f"         costs: {found[0].costs}"
+    for does in (found[0].cure.text, found[0].cure.command):
         if does:
             yield f"         cure:  {does}"
