@@ -6,13 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from llmgw.core.hardware.findings import Problem, cut
+from llmgw.core.hardware.findings import Problem
 from llmgw.core.hardware.gpus import Gpu
 from llmgw.core.hardware.network import Gid, LinkLayer, Port, PortState
 from workers.discovery.infiniband import gids
+from workers.discovery.infiniband.folder import Folder
 from workers.discovery.nvidia.topology import distance, numa_of, place_of
 from workers.discovery.pci import canonical
-from workers.ports import FileText, Machine
+from workers.ports import Machine
 
 CLASS: Final = Path("/sys/class/infiniband")
 _RATE: Final = re.compile(r"^([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec \(([0-9]{1,3})X ?(\w*)\)")
@@ -43,12 +44,13 @@ _NEARNESS: Final = ("PIX", "PXB", "PHB", "NODE", "SYS")
 def find(machine: Machine, gpus: Sequence[Gpu] = ()) -> tuple[tuple[Port, ...], tuple[Problem, ...]]:
     """Return every port of every adapter; a machine without adapters has none, and that is no problem."""
     problems: list[Problem] = []
-    hcas = sorted(machine.names_in(CLASS), key=_natural)
-    ports = [
-        _port(machine, hca, number, gpus, problems)
-        for hca in hcas
-        for number in sorted(int(name) for name in machine.names_in(CLASS / hca / "ports") if name.isdigit())
-    ]
+    ports: list[Port] = []
+    for hca in sorted(machine.names_in(CLASS), key=_natural):
+        for number in Folder(machine, CLASS / hca, hca).numbers("ports"):
+            card = Folder(machine, CLASS / hca, f"{hca}:{number}")
+            port = Folder(machine, CLASS / hca / "ports" / number, f"{hca}:{number}")
+            ports.append(_port(machine, hca, int(number), gpus, card, port))
+            problems += (*port.problems(), *card.problems())
     return tuple(ports), tuple(problems)
 
 
@@ -57,46 +59,7 @@ def _natural(name: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name))
 
 
-class _Folder:
-    """The files of one port, or of its adapter."""
-
-    def __init__(self, machine: Machine, path: Path, called: str, problems: list[Problem]) -> None:
-        self._machine = machine
-        self._path = path
-        self._called = called
-        self._problems = problems
-
-    def text(self, name: str, *, needed: bool = False) -> str | None:
-        """Return what a file holds; one that is needed and cannot be read is a problem."""
-        told = self._machine.read(self._path / name)
-        is_unused = told.is_missing or told.problem == "Invalid argument"  # which is normal where nothing needs it
-        if told.text is None and (needed or not is_unused):
-            self._note(name, told)
-        word = (told.text or "").strip()
-        return word if word and not word.startswith("N/A") else None
-
-    def whole(self, name: str) -> int | None:
-        """Return a number in a file, decimal or hexadecimal."""
-        word = self.text(name)
-        try:
-            return None if word is None else int(word, 0)
-        except ValueError:
-            return None
-
-    def garbled(self, name: str, said: str) -> None:
-        """Note that a file holds what it should not."""
-        self._note(name, FileText(None, f"it says {cut(said)}"))
-
-    def _note(self, name: str, told: FileText) -> None:
-        text = f"port {self._called}: {name} cannot be read: {told.problem}"
-        fact = f"port {self._called}: {name}"
-        self._problems.append(Problem(code="sysfs.unreadable", fact=fact, text=text, literal=cut(told.problem)))
-
-
-def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], problems: list[Problem]) -> Port:
-    called = f"{hca}:{number}"
-    card = _Folder(machine, CLASS / hca, called, problems)
-    port = _Folder(machine, CLASS / hca / "ports" / str(number), called, problems)
+def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Folder, port: Folder) -> Port:
     said = port.text("state", needed=True)
     state = _state(said)
     if said is not None and state is None:
@@ -107,8 +70,8 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], problems
     layer = _LAYERS.get((port.text("link_layer") or "").lower())
     link = machine.link(CLASS / hca / "device")
     address = canonical(link.rsplit("/", 1)[-1]) if link else None
-    table = tuple(_gids(machine, CLASS / hca / "ports" / str(number), layer))
-    netdevs = machine.names_in(CLASS / hca / "device" / "net")
+    table = tuple(_gids(port, layer))
+    netdevs = card.names("device/net")
     mask = port.whole("cap_mask")
     return Port(
         hca=hca,
@@ -136,8 +99,8 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], problems
         netdevs=netdevs,
         gids=table,
         roce_gid_index=gids.choose(table, netdevs) if layer is LinkLayer.ETHERNET else None,
-        partitions=tuple(_partitions(machine, CLASS / hca / "ports" / str(number))),
-        counters=dict(_counters(machine, CLASS / hca / "ports" / str(number))),
+        partitions=tuple(_partitions(port)),
+        counters=dict(_counters(port)),
         near_gpus=_near(machine, address, gpus),
     )
 
@@ -176,15 +139,15 @@ def _guid_of(table: Sequence[Gid]) -> str | None:
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def _gids(machine: Machine, folder: Path, layer: LinkLayer | None) -> Iterator[Gid]:
+def _gids(port: Folder, layer: LinkLayer | None) -> Iterator[Gid]:
     """Read the addresses that are set; an unused entry is all zeros, and its attributes cannot be read (EINVAL)."""
-    for name in sorted((name for name in machine.names_in(folder / "gids") if name.isdigit()), key=int):
-        gid = (machine.read_text(folder / "gids" / name) or "").strip().lower()
+    for name in port.numbers("gids"):
+        gid = (port.text(f"gids/{name}") or "").lower()
         if not _GID.fullmatch(gid) or not gid.strip("0:"):
             continue
-        kind = (machine.read_text(folder / "gid_attrs/types" / name) or "").strip().lower()
-        netdev = (machine.read_text(folder / "gid_attrs/ndevs" / name) or "").strip()
-        yield Gid(index=int(name), gid=gid, kind=_kind(kind, layer), netdev=netdev or None, ipv4=gids.ipv4_of(gid))
+        kind = (port.text(f"gid_attrs/types/{name}") or "").lower()
+        netdev = port.text(f"gid_attrs/ndevs/{name}")
+        yield Gid(index=int(name), gid=gid, kind=_kind(kind, layer), netdev=netdev, ipv4=gids.ipv4_of(gid))
 
 
 def _kind(word: str, layer: LinkLayer | None) -> str | None:
@@ -195,18 +158,18 @@ def _kind(word: str, layer: LinkLayer | None) -> str | None:
     return "roce-v1" if word else None
 
 
-def _partitions(machine: Machine, folder: Path) -> Iterator[str]:
-    for name in sorted((name for name in machine.names_in(folder / "pkeys") if name.isdigit()), key=int):
-        key = (machine.read_text(folder / "pkeys" / name) or "").strip().lower()
+def _partitions(port: Folder) -> Iterator[str]:
+    for name in port.numbers("pkeys"):
+        key = (port.text(f"pkeys/{name}") or "").lower()
         if re.fullmatch(r"0x[0-9a-f]{1,4}", key) and int(key, 16):
             yield key
 
 
-def _counters(machine: Machine, folder: Path) -> Iterator[tuple[str, int]]:
+def _counters(port: Folder) -> Iterator[tuple[str, int]]:
     """Read what counts; drivers without a counter answer with an error, or with `N/A (no PMA)`."""
     for group in ("counters", "hw_counters"):
-        for name in machine.names_in(folder / group):
-            word = (machine.read_text(folder / group / name) or "").strip()
+        for name in port.names(group):
+            word = port.text(f"{group}/{name}") or ""
             if _COUNT.fullmatch(word) and name != "lifespan":
                 yield name, int(word) * (4 if name in _IN_WORDS else 1)
 

@@ -14,6 +14,7 @@ from workers.discovery.infiniband.ports import find
 
 ROCE = {"link_layer": "Ethernet", "lid": "0x0", "sm_lid": "0x0"}
 V1, V2 = "IB/RoCE v1", "RoCE v2"
+FOLDER = "/sys/class/infiniband/mlx5_0/ports/1"
 
 
 def one(*args, **facts):
@@ -73,6 +74,49 @@ def test_a_file_that_cannot_be_read_costs_its_fact():
     (port,), (problem,) = find(a_machine((files, links)))
     assert (port.lid, port.counters, port.state) == (None, {}, PortState.ACTIVE)
     assert (problem.fact, problem.literal) == ("port mlx5_0:1: lid", "Permission denied")
+
+
+DENIED = OSError(errno.EACCES, "Permission denied")
+BROKEN = OSError(errno.EIO, "Input/output error")
+UNUSED = (OSError(errno.EINVAL, "Invalid argument"), OSError(errno.EOPNOTSUPP, "Operation not supported"), None)
+
+
+@pytest.mark.parametrize("error", [DENIED, BROKEN])
+@pytest.mark.parametrize(
+    "file", ["counters/link_downed", "hw_counters/out_of_sequence", "gids/0", "gid_attrs/types/0", "pkeys/0"]
+)
+def test_an_entry_of_a_table_that_cannot_be_read_is_a_problem_and_costs_itself_alone(file, error):
+    told, _ = a_port("mlx5_0", gids=[(LOCAL, V1, "eth2"), (mapped(10, 0, 0, 5), V2, "eth2")], **ROCE)
+    more = {f"{FOLDER}/counters/symbol_error": "7\n", f"{FOLDER}/{file}": error}
+    (port,), (problem,) = find(a_machine((told | more, {})))
+    assert (port.counters, port.roce_gid_index, port.is_active) == ({"symbol_error": 7}, 1, True)
+    assert (problem.code, problem.fact) == ("sysfs.unreadable", f"port mlx5_0:1: {file}")
+    assert problem.text == f"port mlx5_0:1: {file} cannot be read: {error.strerror}"
+
+
+@pytest.mark.parametrize("error", UNUSED)
+@pytest.mark.parametrize("file", ["counters/link_downed", "hw_counters/out_of_sequence", "gids/1", "gid_attrs/ndevs/0"])
+def test_an_entry_that_is_not_used_is_no_problem(file, error):
+    files, links = a_port("mlx5_0", gids=[(LOCAL, V1, "eth2"), None], **ROCE)
+    files |= {f"{FOLDER}/{file}": error}
+    (port,), problems = find(a_machine((files, links)))
+    assert (port.counters, [gid.index for gid in port.gids], problems) == ({}, [0], ())
+
+
+def test_entries_that_fail_alike_are_told_together():
+    files, links = a_port("mlx5_0", gids=[(LOCAL, V1, "eth2")] * 5, **ROCE)
+    files |= {f"{FOLDER}/gids/{index}": DENIED for index in range(5)} | {f"{FOLDER}/counters/symbol_error": BROKEN}
+    _, problems = find(a_machine((files, links)))
+    assert [(problem.fact, problem.text) for problem in problems] == [
+        (
+            "port mlx5_0:1: gids",
+            "port mlx5_0:1: gids/0, gids/1, gids/2 and 2 more cannot be read: Permission denied",
+        ),
+        (
+            "port mlx5_0:1: counters/symbol_error",
+            "port mlx5_0:1: counters/symbol_error cannot be read: Input/output error",
+        ),
+    ]
 
 
 def test_virtual_functions_and_adapters_of_software_are_told_apart():
