@@ -6,7 +6,7 @@ from llmgw.core.hardware.fabrics import Attachment, Proposal
 from llmgw.core.hardware.findings import Finding, Problem
 from llmgw.core.hardware.gpus import Gpu
 from llmgw.core.hardware.network import Port
-from workers.discovery.infiniband import fabrics, ports, subnet
+from workers.discovery.infiniband import fabrics, identity, ports, subnet
 from workers.ports import Machine
 from workers.settings import NodeSettings
 
@@ -25,5 +25,5 @@ def look(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -> Net
     """Look at the adapters, ask for their subnet managers, and check what is declared of them."""
     found, unread = ports.find(machine, gpus)
     told, unasked = subnet.managers(machine, settings, found)
-    made = fabrics.attach(settings.fabrics, told, machine.addresses())
+    made = fabrics.attach(settings.fabrics, told, identity.interfaces(machine, told))
     return Network(told, made.attachments, made.proposals, made.findings, (*unread, *unasked))

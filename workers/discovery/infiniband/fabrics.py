@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from llmgw.core.hardware.fabrics import AttachedPort, Attachment, DeclaredFabric, Proposal, ProposedPort
 from llmgw.core.hardware.findings import Finding, Severity
 from llmgw.core.hardware.network import LinkLayer, Port, PortState
+from workers.discovery.infiniband.identity import ROCE, Interfaces, network_of
+from workers.discovery.infiniband.identity import of as identity_of
 
 _LOCAL: Final = re.compile(r"(?:lo|docker|virbr|br-|veth|cni|flannel|cali|tailscale)")
 _SLOW: Final = 0.99
@@ -21,29 +23,29 @@ class Attached(NamedTuple):
     proposals: tuple[Proposal, ...] = ()
 
 
-def attach(
-    declared: Sequence[DeclaredFabric], ports: Sequence[Port], addresses: Mapping[str, Sequence[str]]
-) -> Attached:
+def attach(declared: Sequence[DeclaredFabric], ports: Sequence[Port], around: Interfaces) -> Attached:
     """Return each declared fabric as its adapters bear it out, with every problem named; a proposal without any."""
     if not declared:
         return Attached(proposals=tuple(_proposals(ports)))
-    made = [_attach(fabric, ports, addresses) for fabric in declared]
+    made = [_attach(fabric, ports, around) for fabric in declared]
     return Attached(tuple(each for each, _ in made), tuple(finding for _, found in made for finding in found))
 
 
-def _attach(
-    fabric: DeclaredFabric, ports: Sequence[Port], addresses: Mapping[str, Sequence[str]]
-) -> tuple[Attachment, list[Finding]]:
+def _attach(fabric: DeclaredFabric, ports: Sequence[Port], around: Interfaces) -> tuple[Attachment, list[Finding]]:
     by_name = {port.name: port for port in ports}
     names = [name if ":" in name else f"{name}:1" for name in fabric.ports]
     layers = {by_name[name].link_layer for name in names if name in by_name} - {None}
     findings: list[Finding] = []
-    attached = [_port(fabric, rail, name, by_name.get(name), ports, findings) for rail, name in enumerate(names)]
+    attached = [
+        _port(fabric, rail, name, by_name.get(name), ports, around, findings) for rail, name in enumerate(names)
+    ]
     usable = [port for port in attached if port.usable]
     identities = tuple(sorted({port.identity for port in usable if port.identity}))
-    interface, address = _meeting(fabric, addresses)
+    interface, address = _meeting(fabric, around.addresses)
     if fabric.interface and address is None:
         findings.append(_no_meeting(fabric))
+    if len(networks := [each for each in identities if each.startswith(ROCE)]) > 1 and not fabric.rail_only:
+        findings.append(_several_networks(fabric, networks))
     code, why = _verdict(usable, layers, identities, by_name)
     if why:
         costs = f"no replica over several nodes is placed on fabric {fabric.name} here"
@@ -83,14 +85,28 @@ def _verdict(
     identities: tuple[str, ...],
     by_name: Mapping[str, Port],
 ) -> tuple[str, str | None]:
-    """Return why nothing can be placed over a fabric; managers that know of each other are of one subnet."""
+    """Return why nothing can be placed over a fabric; managers that know of each other are of one subnet.
+
+    Several networks of RoCE may reach each other through a router, and are told by a finding alone.
+    """
     if not usable:
         return "fabric.no-port", "none of its ports can be used"
     if len(layers) > 1:
         return "fabric.mixed", "its ports are partly InfiniBand, partly Ethernet, which NCCL refuses"
-    if len(identities) > 1 and not _are_one(usable, by_name):
+    if len(identities) > 1 and LinkLayer.INFINIBAND in layers and not _are_one(usable, by_name):
         return "fabric.identity", f"its ports are on different subnets under one name: {', '.join(identities)}"
     return "", None
+
+
+def _several_networks(fabric: DeclaredFabric, networks: Sequence[str]) -> Finding:
+    told = ", ".join(map(network_of, networks))
+    return Finding(
+        "fabric.identity",
+        f"fabric {fabric.name}: its RoCE ports are in different networks under one name: {told}",
+        about=fabric.name,
+        costs="where no router joins these networks, NCCL hangs and ends with error 12",
+        cure="set `rail_only` of the fabric if each rail is a network of its own; declare two fabrics if it is two",
+    )
 
 
 def _are_one(usable: Sequence[AttachedPort], by_name: Mapping[str, Port]) -> bool:
@@ -110,6 +126,7 @@ def _port(
     name: str,
     port: Port | None,
     ports: Sequence[Port],
+    around: Interfaces,
     findings: list[Finding],
 ) -> AttachedPort:
     told = _why_not(port)
@@ -129,7 +146,7 @@ def _port(
         gid_index=port.roce_gid_index,
         rail=rail,
         near_gpus=port.near_gpus,
-        identity=_identity(port),
+        identity=identity_of(port, around),
     )
 
 
@@ -174,12 +191,6 @@ def _slow(fabric: DeclaredFabric, port: Port, ports: Sequence[Port]) -> str | No
     if wanted is None or port.rate_gbps is None or port.rate_gbps >= wanted * _SLOW:
         return None
     return f"runs at {port.rate_gbps:g} Gb/s, {wanted:g} were to be expected"
-
-
-def _identity(port: Port) -> str | None:
-    if port.link_layer is LinkLayer.INFINIBAND:
-        return f"sm:{port.subnet_manager.guid}" if port.subnet_manager else None
-    return None
 
 
 def _finding(code: str, fabric: DeclaredFabric, name: str, why: str, severity: Severity, cure: str) -> Finding:

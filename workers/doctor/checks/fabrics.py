@@ -8,6 +8,7 @@ from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.hardware.findings import Problem, Severity
 from llmgw.core.hardware.network import Port, SubnetManager
 from llmgw.core.units import counted
+from workers.discovery.infiniband.identity import ROCE, network_of
 from workers.doctor.checks.adapters import each, fabric_of, hardware_ports, infiniband_ports, nothing
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, passed, unknown, warned
 from workers.doctor.reading.words import listed
@@ -173,14 +174,24 @@ def _one_identity(patient: Patient) -> Iterator[Outcome]:
         identities = sorted(fabric.identities)
         by_port = {port.name: port.identity for port in fabric.ports}
         if len(identities) > 1:
-            text = f"fabric {fabric.name} is {len(identities)} physical ones: {listed(identities)}"
-            yield failed(text, fabric.name, ports=by_port)
+            yield _several(fabric, identities, by_port)
         elif identities:
             yield passed(f"fabric {fabric.name} is {identities[0]}", fabric.name, ports=by_port)
         else:
             yield unknown(f"which physical fabric {fabric.name} is could not be found out", fabric.name)
     if not patient.inventory.fabrics:
         yield nothing(patient, _NOT_DECLARED)
+
+
+def _several(fabric: Attachment, identities: Sequence[str], by_port: Mapping[str, str | None]) -> Outcome:
+    """Judge several networks of RoCE mildly: a router may join them, and rails often are networks of their own."""
+    if not all(identity.startswith(ROCE) for identity in identities):
+        text = f"fabric {fabric.name} is {len(identities)} physical ones: {listed(identities)}"
+        return failed(text, fabric.name, ports=by_port)
+    text = f"fabric {fabric.name} is in {len(identities)} networks: {listed([network_of(each) for each in identities])}"
+    if fabric.rail_only:
+        return passed(f"{text}, and its rails are declared to be apart", fabric.name, ports=by_port)
+    return warned(text, fabric.name, ports=by_port)
 
 
 def _prefix(patient: Patient) -> Iterator[Outcome]:
@@ -262,7 +273,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=Group.FABRICS,
         title="The ports under one fabric's name are on one physical fabric",
         reads="sminfo (the master's GUID); RoCE: VLAN and subnet of the GID",
-        rule="Fails where the ports obey different masters, or are in different networks.",
+        rule="Fails where the ports obey different masters; warns where RoCE ports are in different networks and the "
+        "fabric is not declared `rail_only`.",
         costs="Two fabrics under one name: NCCL hangs and ends with error 12.",
         fix=Fix("Declare two fabrics; device names, LIDs and the default prefix are alike on fabrics that are not."),
         judge=_one_identity,

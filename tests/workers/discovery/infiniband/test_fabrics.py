@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from llmgw.core.hardware.fabrics import DeclaredFabric
-from llmgw.core.hardware.network import LinkLayer, Port, PortState, SubnetManager
+from llmgw.core.hardware.findings import Severity
+from llmgw.core.hardware.network import Gid, LinkLayer, Port, PortState, SubnetManager
+from tests.workers.discovery.infiniband.tree import mapped
 from workers.discovery.infiniband.fabrics import attach
+from workers.discovery.infiniband.identity import Interfaces
 
 A, B = (SubnetManager(guid=f"0x{digit * 16}") for digit in "ab")
 PORT = Port(
@@ -20,13 +23,17 @@ PORT = Port(
 )
 ETH0 = {"lo": ("127.0.0.1/8",), "docker0": ("172.17.0.1/16",), "eth0": ("fe80::1/64", "10.0.0.5/24")}
 
+NOWHERE = Interfaces(ETH0, {})
+RAILS = {"eth2": ("10.1.0.5/24",), "eth3": ("10.2.0.5/24",), "eth4": ("10.1.0.6/24",)}
+
 
 def port(number=0, **facts):
     return msgspec.structs.replace(PORT, hca=f"mlx5_{number}", **facts)
 
 
 def compute(*ports, names=("mlx5_0", "mlx5_1"), addresses=ETH0, **facts):
-    told = attach([DeclaredFabric(name="compute", ports=names, **facts)], ports, addresses)
+    around = Interfaces(addresses, dict.fromkeys(addresses, 0))
+    told = attach([DeclaredFabric(name="compute", ports=names, **facts)], ports, around)
     (fabric,) = told.attachments
     return fabric, [(finding.code, finding.about) for finding in told.findings]
 
@@ -73,6 +80,33 @@ def test_a_standby_that_takes_over_does_not_split_a_fabric():
     assert (fabric.unusable, wrong) == (None, [])
 
 
+def roce_port(number, netdev, ipv4):
+    gid = Gid(index=3, gid=mapped(*map(int, ipv4.split("."))), kind="roce-v2", netdev=netdev, ipv4=ipv4)
+    more = {"netdevs": (netdev,), "gids": (gid,), "roce_gid_index": 3, "subnet_manager": None}
+    return port(number, link_layer=LinkLayer.ETHERNET, **more)
+
+
+def test_roce_ports_of_one_network_are_one_fabric():
+    fabric, wrong = compute(roce_port(0, "eth2", "10.1.0.5"), roce_port(1, "eth4", "10.1.0.6"), addresses=RAILS)
+    assert (fabric.identities, fabric.unusable, wrong) == (("roce:0:10.1.0.0/24",), None, [])
+
+
+def test_roce_ports_of_two_networks_are_told_and_still_used():
+    ports = (roce_port(0, "eth2", "10.1.0.5"), roce_port(1, "eth3", "10.2.0.5"))
+    fabric, wrong = compute(*ports, addresses=RAILS)
+    assert (fabric.identities, fabric.unusable) == (("roce:0:10.1.0.0/24", "roce:0:10.2.0.0/24"), None)
+    assert (len(fabric.usable_ports), wrong) == (2, [("fabric.identity", "compute")])
+    declared = [DeclaredFabric(name="compute", ports=("mlx5_0", "mlx5_1"))]
+    (finding,) = attach(declared, ports, Interfaces(RAILS, {"eth2": 0, "eth3": 100})).findings
+    assert (finding.severity, finding.excludes) == (Severity.WARN, False)
+    assert finding.text.endswith("in different networks under one name: 10.1.0.0/24, 10.2.0.0/24 in VLAN 100")
+
+
+def test_rails_that_are_declared_to_be_apart_may_be_networks_of_their_own():
+    ports = (roce_port(0, "eth2", "10.1.0.5"), roce_port(1, "eth3", "10.2.0.5"))
+    assert compute(*ports, addresses=RAILS, rail_only=True)[1] == []
+
+
 def test_layers_are_not_mixed():
     ethernet = port(1, link_layer=LinkLayer.ETHERNET, roce_gid_index=3, subnet_manager=None)
     assert compute(port(0), ethernet)[0].unusable_code == "fabric.mixed"
@@ -104,7 +138,7 @@ def test_a_declared_interface_that_leads_nowhere_is_named():
 
 def test_without_a_declaration_one_is_proposed_with_a_reason_for_each():
     slow, down = port(1, rate_gbps=100.0), port(2, state=PortState.DOWN, physical_state="polling")
-    (proposal,) = attach([], [port(0), slow, down, port(3, is_virtual_function=True)], ETH0).proposals
+    (proposal,) = attach([], [port(0), slow, down, port(3, is_virtual_function=True)], NOWHERE).proposals
     assert [(each.name, each.taken) for each in proposal.ports] == [
         ("mlx5_0:1", True),
         ("mlx5_1:1", False),
@@ -116,4 +150,4 @@ def test_without_a_declaration_one_is_proposed_with_a_reason_for_each():
 
 
 def test_a_machine_without_adapters_has_nothing_to_propose():
-    assert attach([], [], ETH0) == ((), (), ())
+    assert attach([], [], NOWHERE) == ((), (), ())

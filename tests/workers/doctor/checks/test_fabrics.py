@@ -11,6 +11,7 @@ from workers.doctor.checks.fabrics import CHECKS, NOT_YET
 GUID = "0x0002c90200259201"
 OTHER = "0x0002c9030010b250"
 STANDBY = SubnetManager(guid=OTHER, state="standby")
+NETWORKS = ("roce:0:10.1.0.0/24", "roce:100:10.2.0.0/24")
 HOST = {"/proc/sys/kernel/hostname": "gpu07.example\n"}
 DESCRIPTION = "/sys/class/infiniband/mlx5_0/node_desc"
 
@@ -54,6 +55,8 @@ def with_gid(name, gid):
         ("fabric.one-identity", {}, "not-applicable"),
         ("fabric.one-identity", {"fabrics": (attached("mlx5_0:1"),)}, "pass"),
         ("fabric.one-identity", {"fabrics": (attached(identities=(f"sm:{GUID}", f"sm:{OTHER}")),)}, "fail"),
+        ("fabric.one-identity", {"fabrics": (attached(identities=NETWORKS),)}, "warn"),
+        ("fabric.one-identity", {"fabrics": (attached(identities=NETWORKS, rail_only=True),)}, "pass"),
         ("fabric.one-identity", {"fabrics": (attached(identities=()),)}, "unknown"),
         ("fabric.prefix", {"ports": (with_gid("mlx5_0", "fe80:0000:0000:0000:0002:c902:0025:9202"),)}, "pass"),
         (
