@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from llmgw.core.hardware.fabrics import AttachedPort, Attachment, DeclaredFabric, Proposal, ProposedPort
 from llmgw.core.hardware.findings import Finding, Severity
 from llmgw.core.hardware.network import LinkLayer, Port, PortState
+from workers.discovery.infiniband.gids import is_link_local
 from workers.discovery.infiniband.identity import ROCE, Interfaces, network_of
 from workers.discovery.infiniband.identity import of as identity_of
 
@@ -163,11 +164,18 @@ def _why_not(port: Port | None) -> tuple[str, str, str] | None:
     if not port.is_active:
         return _inactive(port)
     if port.link_layer is LinkLayer.ETHERNET and port.roce_gid_index is None:
-        why = "has no RoCE v2 address but a link-local one" if port.gids else "has no RoCE v2 address"
-        return "port.gid", why, "give its interface an IPv4 address"
+        return "port.gid", f"has no RoCE v2 address{_but_local(port)}", "give its interface an IPv4 address"
     if port.link_layer is LinkLayer.INFINIBAND and port.lid == 0:
         return "port.no-subnet-manager", "has no LID: no subnet manager has set it up", "see to the subnet manager"
     return None
+
+
+def _but_local(port: Port) -> str:
+    local = [gid.ipv4 or "a link-local one" for gid in port.gids if gid.kind == "roce-v2" and is_link_local(gid.gid)]
+    assigned = next((address for address in local if address[0].isdigit()), None)
+    if assigned:
+        return f" but {assigned}, which an interface gives itself where nobody gives it one"
+    return " but a link-local one" if local else ""
 
 
 def _inactive(port: Port) -> tuple[str, str, str]:

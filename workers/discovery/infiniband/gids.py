@@ -1,7 +1,7 @@
 """Chooses the address that RoCE v2 traffic of a port must use: which entry of its table that is differs by vendor."""
 
 from collections.abc import Sequence
-from ipaddress import IPv6Address
+from ipaddress import AddressValueError, IPv6Address
 
 from llmgw.core.hardware.network import Gid
 
@@ -12,13 +12,22 @@ def ipv4_of(gid: str) -> str | None:
     return str(mapped) if mapped else None
 
 
+def is_link_local(gid: str) -> bool:
+    """Tell whether no router passes an address on: `fe80::/10`, or a mapped 169.254.x.x that nobody assigned."""
+    try:
+        address = IPv6Address(gid)
+    except AddressValueError:
+        return False
+    return (address.ipv4_mapped or address).is_link_local
+
+
 def choose(table: Sequence[Gid], netdevs: Sequence[str]) -> int | None:
     """Return the index of the RoCE v2 entry with an IPv4 address on the port's own interface, the lowest of those.
 
     An entry of a VLAN or another interface is taken only where the own one has none, a global IPv6 address only where
     there is no IPv4 address at all, a link-local one never.
     """
-    usable = [gid for gid in table if gid.kind == "roce-v2" and not IPv6Address(gid.gid).is_link_local]
+    usable = [gid for gid in table if gid.kind == "roce-v2" and not is_link_local(gid.gid)]
     own = [gid for gid in usable if gid.netdev in netdevs or not gid.netdev]
     for group in (own, usable):
         for wanted in (True, False):

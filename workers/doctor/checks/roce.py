@@ -11,6 +11,7 @@ from llmgw.core.hardware.findings import Severity
 from llmgw.core.hardware.network import Port
 from llmgw.core.units import counted
 from workers import tools
+from workers.discovery.infiniband.gids import is_link_local
 from workers.doctor.checks import roce_loss
 from workers.doctor.checks.adapters import alike, each, hardware_ports, nothing, roce_ports
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, passed, unknown, warned
@@ -21,7 +22,6 @@ _NO_ROCE: Final = "there is no active RoCE port"
 _FULL_RDMA_MTU: Final = 4200
 """An interface's MTU from which on RDMA uses packets of 4096 bytes, its largest."""
 _ROCE_PORT: Final = 4791
-_LINK_LOCAL: Final = "fe80"
 _NCCL_CONF: Final = Path("/etc/nccl.conf")
 _FORCED: Final = "NCCL_IB_GID_INDEX"
 
@@ -30,7 +30,7 @@ _FORCED: Final = "NCCL_IB_GID_INDEX"
 
 def _gid(_: Patient, port: Port) -> Outcome:
     second = [gid for gid in port.gids if gid.kind == "roce-v2"]
-    routed = [gid for gid in second if not gid.gid.startswith(_LINK_LOCAL)]
+    routed = [gid for gid in second if not is_link_local(gid.gid)]
     chosen = next((gid for gid in routed if gid.index == port.roce_gid_index), None)
     if not port.gids:
         return unknown(f"the GIDs of {port.name} could not be read", port.name)

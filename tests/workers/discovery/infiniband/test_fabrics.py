@@ -6,8 +6,9 @@ import pytest
 from llmgw.core.hardware.fabrics import DeclaredFabric
 from llmgw.core.hardware.findings import Severity
 from llmgw.core.hardware.network import Gid, LinkLayer, Port, PortState, SubnetManager
-from tests.workers.discovery.infiniband.tree import mapped
+from tests.workers.discovery.infiniband.tree import LOCAL, mapped
 from workers.discovery.infiniband.fabrics import attach
+from workers.discovery.infiniband.gids import ipv4_of
 from workers.discovery.infiniband.identity import Interfaces
 
 A, B = (SubnetManager(guid=f"0x{digit * 16}") for digit in "ab")
@@ -24,6 +25,7 @@ PORT = Port(
 ETH0 = {"lo": ("127.0.0.1/8",), "docker0": ("172.17.0.1/16",), "eth0": ("fe80::1/64", "10.0.0.5/24")}
 
 NOWHERE = Interfaces(ETH0, {})
+DECLARED = DeclaredFabric(name="compute", ports=("mlx5_0", "mlx5_1"))
 RAILS = {"eth2": ("10.1.0.5/24",), "eth3": ("10.2.0.5/24",), "eth4": ("10.1.0.6/24",)}
 
 
@@ -96,10 +98,25 @@ def test_roce_ports_of_two_networks_are_told_and_still_used():
     fabric, wrong = compute(*ports, addresses=RAILS)
     assert (fabric.identities, fabric.unusable) == (("roce:0:10.1.0.0/24", "roce:0:10.2.0.0/24"), None)
     assert (len(fabric.usable_ports), wrong) == (2, [("fabric.identity", "compute")])
-    declared = [DeclaredFabric(name="compute", ports=("mlx5_0", "mlx5_1"))]
-    (finding,) = attach(declared, ports, Interfaces(RAILS, {"eth2": 0, "eth3": 100})).findings
+    (finding,) = attach([DECLARED], ports, Interfaces(RAILS, {"eth2": 0, "eth3": 100})).findings
     assert (finding.severity, finding.excludes) == (Severity.WARN, False)
     assert finding.text.endswith("in different networks under one name: 10.1.0.0/24, 10.2.0.0/24 in VLAN 100")
+
+
+@pytest.mark.parametrize(
+    ("gid", "kind", "why"),
+    [
+        (mapped(169, 254, 3, 4), "roce-v2", " but 169.254.3.4, which an interface gives itself"),
+        (LOCAL, "roce-v2", " but a link-local one"),
+        (mapped(10, 1, 0, 5), "roce-v1", ""),
+    ],
+)
+def test_a_roce_port_with_an_address_that_leads_nowhere_is_named(gid, kind, why):
+    known = Gid(index=1, gid=gid, kind=kind, netdev="eth2", ipv4=ipv4_of(gid))
+    told = attach([DECLARED], [port(0, link_layer=LinkLayer.ETHERNET, gids=(known,))], NOWHERE)
+    finding = next(each for each in told.findings if each.code == "port.gid")
+    assert finding.text.startswith(f"port mlx5_0:1: has no RoCE v2 address{why}")
+    assert finding.text.endswith("address") is not bool(why)
 
 
 def test_rails_that_are_declared_to_be_apart_may_be_networks_of_their_own():

@@ -146,6 +146,10 @@ def test_virtual_functions_and_adapters_of_software_are_told_apart():
         ([(LOCAL, V2, "eth2"), ("fd00:0000:0000:0000:0000:0000:0000:0005", V2, "eth2")], 1),
         ([("fd00:0000:0000:0000:0000:0000:0000:0005", V2, "eth2"), (mapped(10, 0, 0, 5), V2, "eth2")], 1),
         ([(mapped(10, 0, 0, 5), V1, "eth2")], None),
+        ([(mapped(169, 254, 3, 4), V2, "eth2"), (mapped(10, 0, 0, 5), V2, "eth2")], 1),
+        ([(mapped(169, 254, 3, 4), V2, "eth2"), (mapped(10, 0, 0, 5), V2, "eth2.100")], 1),
+        ([(mapped(169, 254, 3, 4), V2, "eth2"), ("fd00:0000:0000:0000:0000:0000:0000:0005", V2, "eth2")], 1),
+        ([(LOCAL, V2, "eth2"), (mapped(169, 254, 3, 4), V2, "eth2")], None),
         ([], None),
     ],
 )

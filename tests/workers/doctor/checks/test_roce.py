@@ -9,6 +9,7 @@ from workers.ports import ToolResult
 
 ROCE = {"ports": (a_roce_port(),)}
 TWO = (a_roce_port(), a_roce_port("mlx5_1", "eth3"))
+SELF_GIVEN = "0000:0000:0000:0000:0000:ffff:a9fe:0304"
 LOCAL = "fe80:0000:0000:0000:0000:00ff:fe00:0001"
 ROUTED = "2001:0db8:0000:0000:0000:0000:0000:0007"
 UP = {"/sys/class/net/eth2/operstate": "up\n", "/sys/class/net/eth2/mtu": "9000\n"}
@@ -60,6 +61,7 @@ def gid(index, text, kind="roce-v2"):
         ("roce.gid", {"ports": (a_roce_port(gids=(gid(5, ROUTED),), roce_gid_index=5),)}, "pass"),
         ("roce.gid", {"ports": (a_roce_port(roce_gid_index=None),)}, "fail"),
         ("roce.gid", {"ports": (a_roce_port(gids=(gid(1, LOCAL),)),)}, "warn"),
+        ("roce.gid", {"ports": (a_roce_port(gids=(gid(1, SELF_GIVEN),), roce_gid_index=None),)}, "warn"),
         ("roce.gid", {"ports": (a_roce_port(gids=(gid(0, LOCAL, "roce-v1"),)),)}, "fail"),
         ("roce.gid", {"ports": (a_roce_port(gids=()),)}, "unknown"),
         ("roce.gid", {"ports": (a_port(),)}, "not-applicable"),
