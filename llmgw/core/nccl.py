@@ -13,15 +13,11 @@ from typing import ClassVar, Final, NamedTuple
 
 from llmgw.core.hardware.fabrics import AttachedPort, Attachment
 from llmgw.core.hardware.gpus import Gpu
+from llmgw.core.hardware.interfaces import is_of_this_host
 from llmgw.core.hardware.network import LinkLayer
 
 Variables = Mapping[str, str]
 
-_NEVER: Final = re.compile(
-    r"lo\d*|docker.*|podman\d*|virbr.*|vnet\d+|br-[0-9a-f]{4,}|veth.*|lxc.*|lxdbr\d*|dummy\d*|ifb\d*"
-    r"|cni.*|flannel.*|cali.*|cilium.*|kube-.*|nodelocaldns|weave.*|tunl\d*|tailscale\d*"
-)
-"""Interfaces that lead to no other node: loopback, and what containers and virtual machines bring along."""
 _INTERFACE: Final = re.compile(r"[^\s,^=/]{1,15}")
 """What the kernel allows and NCCL's and Gloo's lists can carry."""
 
@@ -224,7 +220,7 @@ def _of_fabric(member: Member) -> Iterator[NoEnvironment]:
 def _leads_nowhere(fabric: Attachment) -> str:
     if not fabric.interface:
         return "no interface for the nodes to meet by"
-    if _NEVER.fullmatch(fabric.interface) or not _INTERFACE.fullmatch(fabric.interface):
+    if is_of_this_host(fabric.interface) or not _INTERFACE.fullmatch(fabric.interface):
         return "leads to no other node"
     address = _address(fabric)
     if address is None:

@@ -1,18 +1,17 @@
 """Checks the fabrics that are declared against the ports that there are, or proposes one where none is declared."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_interface
 from typing import Final, NamedTuple
 
 from llmgw.core.hardware.fabrics import AttachedPort, Attachment, DeclaredFabric, Proposal, ProposedPort
 from llmgw.core.hardware.findings import Finding, Severity
+from llmgw.core.hardware.interfaces import is_of_this_host
 from llmgw.core.hardware.network import LinkLayer, Port, PortState
 from workers.discovery.infiniband.gids import is_link_local
 from workers.discovery.infiniband.identity import ROCE, Interfaces, network_of
 from workers.discovery.infiniband.identity import of as identity_of
 
-_LOCAL: Final = re.compile(r"(?:lo|docker|virbr|br-|veth|cni|flannel|cali|tailscale)")
 _SLOW: Final = 0.99
 
 
@@ -215,7 +214,9 @@ def _finding(code: str, fabric: DeclaredFabric, name: str, why: str, severity: S
 
 def _meeting(fabric: DeclaredFabric, addresses: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]:
     """Return the interface and its address: the declared one, else the first that leads to other nodes."""
-    names = [fabric.interface] if fabric.interface else [name for name in sorted(addresses) if not _LOCAL.match(name)]
+    names = (
+        [fabric.interface] if fabric.interface else [name for name in sorted(addresses) if not is_of_this_host(name)]
+    )
     for name in names:
         usable = [told for text in addresses.get(name, ()) if (told := _reachable(text))]
         if usable:

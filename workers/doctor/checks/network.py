@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from llmgw.core.hardware.findings import Severity
+from llmgw.core.hardware.interfaces import is_of_this_host
 from workers import tools
 from workers.doctor.checks import network_ports, network_proxy
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
-from workers.doctor.reading.interfaces import FOLDER, Network, interface, is_of_containers, networks
+from workers.doctor.reading.interfaces import FOLDER, Network, interface, networks
 from workers.doctor.reading.procfs import setting
 from workers.doctor.reading.sockets import is_loopback
 from workers.doctor.reading.words import listed, unanswered
@@ -54,7 +55,7 @@ def _chosen(patient: Patient) -> Iterator[Outcome]:
         name = fabric.interface
         if name is None:
             yield warned(f"fabric {fabric.name} has no interface to meet over, so NCCL would choose one", fabric.name)
-        elif is_of_containers(name):
+        elif is_of_this_host(name):
             yield failed(f"fabric {fabric.name} would meet over {name}, which reaches no other node", fabric.name)
         else:
             yield passed(f"fabric {fabric.name} meets over {name}", fabric.name)
@@ -153,7 +154,7 @@ def _families(patient: Patient) -> Iterator[Outcome]:
 def _reverse_path(patient: Patient) -> Iterator[Outcome]:
     by_network: dict[Network, list[str]] = {}
     for name, texts in patient.machine.addresses().items():
-        if not is_of_containers(name):
+        if not is_of_this_host(name):
             for network in dict.fromkeys(networks(texts)):
                 by_network.setdefault(network, []).append(name)
     shared = {name for names in by_network.values() if len(names) > 1 for name in names}

@@ -12,9 +12,6 @@ from workers.ports import Machine
 
 FOLDER: Final = Path("/sys/class/net")
 BONDS: Final = Path("/proc/net/bonding")
-_OF_CONTAINERS: Final = re.compile(
-    r"(docker|br-|cni|virbr|veth|flannel|cali|lxc|lxd|podman|kube|nodelocaldns|tunl|dummy)"
-)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -41,11 +38,6 @@ def interface(machine: Machine, name: str) -> Interface:
     is_there = bool(state) or mtu is not None or name in machine.names_in(FOLDER)
     is_up = bool(carrier) if is_up is None and carrier is not None else is_up
     return Interface(name, is_there, is_up, mtu, speed if speed and speed > 0 else None)
-
-
-def is_of_containers(name: str) -> bool:
-    """Tell whether an interface joins containers or virtual machines of this host, and no other host."""
-    return name == "lo" or _OF_CONTAINERS.match(name) is not None
 
 
 def parse_bond(text: str) -> Mapping[str, bool]:

@@ -140,6 +140,7 @@ def test_a_slow_port_is_told(facts, wanted):
     [
         ({"lo": ("127.0.0.1/8",), "docker0": ("172.17.0.1/16",)}, None, (None, None)),
         ({"eth0": ("fe80::1/64",)}, None, (None, None)),
+        ({"br-1a2b3c4d5e6f": ("172.18.0.1/16",), "lom1": ("10.0.0.5/24",)}, None, ("lom1", "10.0.0.5")),
         (ETH0 | {"ib0": ("10.1.0.5/24",)}, "ib0", ("ib0", "10.1.0.5")),
         (ETH0, "ib7", (None, None)),
     ],
