@@ -39,6 +39,7 @@ _IN_WORDS: Final = frozenset({"port_xmit_data", "port_rcv_data"})
 """The kernel counts these in words of four octets."""
 _IS_SM: Final = 0x2
 _NEARNESS: Final = ("PIX", "PXB", "PHB", "NODE", "SYS")
+_APART: Final = _NEARNESS.index("SYS")
 
 
 def find(machine: Machine, gpus: Sequence[Gpu] = ()) -> tuple[tuple[Port, ...], tuple[Problem, ...]]:
@@ -70,6 +71,7 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Fo
     layer = _LAYERS.get((port.text("link_layer") or "").lower())
     link = machine.link(CLASS / hca / "device")
     address = canonical(link.rsplit("/", 1)[-1]) if link else None
+    node = _numa(machine, card, address)
     table = tuple(_gids(port, layer))
     netdevs = card.names("device/net")
     mask = port.whole("cap_mask")
@@ -91,7 +93,7 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Fo
         board=card.text("board_id"),
         firmware=card.text("fw_ver"),
         pci_address=address,
-        numa_node=numa_of(machine, address) if address else None,
+        numa_node=node,
         is_virtual_function=machine.link(CLASS / hca / "device" / "physfn") is not None,
         is_software=_SOFTWARE.match(hca) is not None
         or (link is None and not netdevs and card.text("hca_type") is None),
@@ -101,8 +103,15 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Fo
         roce_gid_index=gids.choose(table, netdevs) if layer is LinkLayer.ETHERNET else None,
         partitions=tuple(_partitions(port)),
         counters=dict(_counters(port)),
-        near_gpus=_near(machine, address, gpus),
+        near_gpus=_near(machine, address, node, gpus),
     )
+
+
+def _numa(machine: Machine, card: Folder, address: str | None) -> int | None:
+    """Return the NUMA node of an adapter, also of one whose PCI address is not known; the kernel writes -1 for none."""
+    known = numa_of(machine, address)
+    told = card.whole("device/numa_node") if known is None else known
+    return told if told is not None and told >= 0 else None
 
 
 # --- words --------------------------------------------------------------------------------------------------------
@@ -174,17 +183,17 @@ def _counters(port: Folder) -> Iterator[tuple[str, int]]:
                 yield name, int(word) * (4 if name in _IN_WORDS else 1)
 
 
-def _near(machine: Machine, address: str | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Return the cards that are nearest, by their places in the kernel's tree of devices."""
+def _near(machine: Machine, address: str | None, node: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Return the cards that are nearest, by their places in the kernel's tree of devices, else by NUMA node."""
     place = place_of(machine, address)
-    if not place:
-        return ()
-    node = numa_of(machine, address)
-    far: dict[str, int] = {}
-    for gpu in gpus:
-        other = place_of(machine, gpu.pci_address)
-        if gpu.uuid and other:
-            word = distance(place, other, node, numa_of(machine, gpu.pci_address))
-            far[gpu.uuid] = _NEARNESS.index(word)
-    nearest = min(far.values(), default=len(_NEARNESS))
-    return tuple(uuid for uuid, steps in far.items() if steps == nearest and steps < len(_NEARNESS) - 1)
+    far = {gpu.uuid: _steps(machine, place, node, gpu) for gpu in gpus if gpu.uuid}
+    nearest = min(far.values(), default=_APART)
+    return tuple(uuid for uuid, steps in far.items() if steps == nearest < _APART)
+
+
+def _steps(machine: Machine, place: Sequence[str], node: int | None, gpu: Gpu) -> int:
+    """Return how far a card is; a place that is not known is below no common bridge, and the NUMA nodes decide."""
+    other = place_of(machine, gpu.pci_address)
+    other_node = numa_of(machine, gpu.pci_address)
+    word = distance(place, other, node, gpu.numa_node if other_node is None else other_node)
+    return _NEARNESS.index(word)

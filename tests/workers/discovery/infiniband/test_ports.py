@@ -175,6 +175,26 @@ def test_the_nearest_cards_are_told():
     assert port.near_gpus == ("GPU-0",)
 
 
+TWO = (Gpu(index=0, uuid="GPU-0", pci_address="0000:1b:00.0"), Gpu(index=1, uuid="GPU-1", pci_address="0000:97:00.0"))
+NODES = {"/sys/bus/pci/devices/0000:1b:00.0/numa_node": "0\n", "/sys/bus/pci/devices/0000:97:00.0/numa_node": "1\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "gpus", "near"),
+    [
+        (NODES | {"/sys/bus/pci/devices/0000:1a:00.0/numa_node": "1\n"}, TWO, ("GPU-1",)),
+        (NODES | {"/sys/class/infiniband/mlx5_0/device/numa_node": "0\n"}, TWO, ("GPU-0",)),
+        (NODES | {"/sys/class/infiniband/mlx5_0/device/numa_node": "-1\n"}, TWO, ()),
+        ({"/sys/class/infiniband/mlx5_0/device/numa_node": "0\n"}, (Gpu(uuid="GPU-7", numa_node=0),), ("GPU-7",)),
+        (NODES, TWO, ()),
+    ],
+)
+def test_cards_and_adapters_whose_place_is_not_known_are_joined_by_numa_node(files, gpus, near):
+    its_files, links = a_port("mlx5_0")
+    (port,), _ = find(a_machine((its_files | files, links)), gpus)
+    assert port.near_gpus == near
+
+
 @pytest.mark.parametrize(
     ("file", "words"),
     [
