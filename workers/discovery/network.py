@@ -24,6 +24,7 @@ class Network(NamedTuple):
 def look(machine: Machine, settings: NodeSettings, gpus: tuple[Gpu, ...]) -> Network:
     """Look at the adapters, ask for their subnet managers, and check what is declared of them."""
     found, unread = ports.find(machine, gpus)
-    told, unasked = subnet.managers(machine, settings, found)
-    made = fabrics.attach(settings.fabrics, told, identity.interfaces(machine, told))
-    return Network(told, made.attachments, made.proposals, made.findings, (*unread, *unasked))
+    told = subnet.managers(machine, settings, found)
+    made = fabrics.attach(settings.fabrics, told.ports, identity.interfaces(machine, told.ports))
+    findings = (*made.findings, *told.findings)
+    return Network(told.ports, made.attachments, made.proposals, findings, (*unread, *told.problems))

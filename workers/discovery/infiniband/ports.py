@@ -57,7 +57,7 @@ def find(machine: Machine, gpus: Sequence[Gpu] = ()) -> tuple[tuple[Port, ...], 
 
 def _natural(name: str) -> tuple[object, ...]:
     """Sort `mlx5_2` before `mlx5_10`."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name))
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name))
 
 
 def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Folder, port: Folder) -> Port:

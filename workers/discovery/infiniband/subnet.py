@@ -1,12 +1,12 @@
-"""Asks which subnet manager each InfiniBand port obeys; what cannot be asked is kept as a problem of that port."""
+"""Asks which subnet manager each InfiniBand port obeys, and which others there are; what is not told is a problem."""
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from llmgw.core.hardware.findings import Problem, cut
+from llmgw.core.hardware.findings import Finding, Problem, cut
 from llmgw.core.hardware.network import LinkLayer, Port, SubnetManager
 from workers import tools
 from workers.ports import Machine, ToolResult
@@ -18,25 +18,32 @@ _MASTER: Final = re.compile(
     re.IGNORECASE,
 )
 _FIELD: Final = re.compile(r"^\s*(\S.*?)\.{2,}\s*(.*?)\s*$")
+_DENIED: Final = re.compile(r"open UMAD|failed to open|permission", re.IGNORECASE)
+OTHERS: Final = "other subnet managers"
+"""What is not known where saquery does not tell."""
 _STATES: Final = ("not-active", "discover", "standby", "master")
 
 
-def managers(
-    machine: Machine, settings: NodeSettings, ports: Sequence[Port]
-) -> tuple[tuple[Port, ...], tuple[Problem, ...]]:
+class Subnets(NamedTuple):
+    """The ports with their managers, and what is wrong with these."""
+
+    ports: tuple[Port, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def managers(machine: Machine, settings: NodeSettings, ports: Sequence[Port]) -> Subnets:
     """Return the ports with their masters, and with all managers of the subnet, asked once for each master."""
     asked = [_asked(machine, settings, port) for port in ports]
-    problems = tuple(problem for _, problem in asked if problem)
-    found: dict[str, tuple[SubnetManager, ...]] = {}
-    told: list[Port] = []
-    for port, _ in asked:
-        master = port.subnet_manager
-        if master is not None and master.guid not in found:
-            answer = tools.ask(machine, settings, "saquery", "SMIR", "-C", port.hca, "-P", str(port.port))
-            found[master.guid] = parse_all(answer.out)
-        others = tuple(each for each in found[master.guid] if each.guid != master.guid) if master else ()
-        told.append(msgspec.structs.replace(port, other_subnet_managers=others))
-    return tuple(told), problems
+    first = {port.subnet_manager.guid: port for port, _ in reversed(asked) if port.subnet_manager}
+    answers = {guid: _listed(machine, settings, port) for guid, port in first.items()}
+    told = tuple(_with_others(port, answers) for port, _ in asked)
+    unlisted = {problem for guid, port in first.items() if (problem := _unlisted(port, answers[guid]))}
+    problems = (*(problem for _, problem in asked if problem), *sorted(unlisted, key=lambda problem: problem.fact))
+    return Subnets(told, tuple(_several_masters(told)), problems)
+
+
+# --- the master ---------------------------------------------------------------------------------------------------
 
 
 def _asked(machine: Machine, settings: NodeSettings, port: Port) -> tuple[Port, Problem | None]:
@@ -51,21 +58,80 @@ def _asked(machine: Machine, settings: NodeSettings, port: Port) -> tuple[Port, 
 
 def _unknown(port: Port, answer: ToolResult) -> Problem:
     fact = f"port {port.name}: subnet manager"
-    said = answer.out or answer.err or answer.problem
+    why, told = _why(answer, "sminfo")
+    if why == "exit":
+        text = f"{fact} does not answer: existing connections go on, new ones fail; see to the subnet manager"
+    else:
+        text = f"{fact} is not known: {told}"
+    return Problem(code=f"sminfo.{why}", fact=fact, text=text, literal=_literal(answer))
+
+
+def _why(answer: ToolResult, tool: str) -> tuple[str, str]:
+    """Return the end of a problem's code, and the reason in words."""
     if answer.problem == "not found":
-        text = f"{fact} is not known: sminfo is not installed (infiniband-diags)"
-        return Problem(code="sminfo.missing", fact=fact, text=text)
+        return "missing", f"{tool} is not installed (infiniband-diags)"
+    if answer.problem == "not allowed":
+        return "not-allowed", f"{tool} may not be run"
     if answer.problem:
-        why = "held-up" if answer.problem.startswith("held up") else "timeout"
-        return Problem(
-            code=f"sminfo.{why}", fact=fact, text=f"{fact} is not known: {answer.problem}", literal=cut(said)
-        )
-    denied = re.search(r"open UMAD|failed to open|permission", said, re.IGNORECASE)
-    if denied:
-        text = f"{fact} is not known: /dev/infiniband/umad* may be opened by root alone"
-        return Problem(code="sminfo.not-allowed", fact=fact, text=text, literal=cut(said))
-    text = f"{fact} does not answer: existing connections go on, new ones fail; see to the subnet manager"
-    return Problem(code="sminfo.exit", fact=fact, text=text, literal=cut(said))
+        return "held-up" if answer.problem.startswith("held up") else "timeout", answer.problem
+    if _DENIED.search(answer.out) or _DENIED.search(answer.err):
+        return "not-allowed", "/dev/infiniband/umad* may be opened by root alone"
+    return "exit", f"{tool} ends with {answer.code}"
+
+
+def _literal(answer: ToolResult) -> str:
+    return "" if answer.problem == "not found" else cut(answer.out or answer.err or answer.problem)
+
+
+# --- all managers of a subnet -------------------------------------------------------------------------------------
+
+
+class _Listed(NamedTuple):
+    answer: ToolResult
+    managers: tuple[SubnetManager, ...]
+
+
+def _listed(machine: Machine, settings: NodeSettings, port: Port) -> _Listed:
+    answer = tools.ask(machine, settings, "saquery", "SMIR", "-C", port.hca, "-P", str(port.port))
+    return _Listed(answer, parse_all(answer.out))
+
+
+def _with_others(port: Port, answers: Mapping[str, _Listed]) -> Port:
+    master = port.subnet_manager
+    if master is None:
+        return port
+    others = tuple(each for each in answers[master.guid].managers if each.guid != master.guid)
+    return msgspec.structs.replace(port, other_subnet_managers=others)
+
+
+def _unlisted(port: Port, told: _Listed) -> Problem | None:
+    """Say that the managers of a subnet are not all known; a tool that is missing is said once for all subnets."""
+    if told.answer.ok and told.managers:
+        return None  # the master at least is among them
+    why, reason = ("garbage", "saquery tells of none") if told.answer.ok else _why(told.answer, "saquery")
+    fact = OTHERS if why == "missing" else f"port {port.name}: {OTHERS}"
+    text = f"{fact} are not known, nor {tools.TOOLS['saquery'].costs}: {reason}"
+    return Problem(code=f"saquery.{why}", fact=fact, text=text, literal=_literal(told.answer))
+
+
+def _several_masters(ports: Sequence[Port]) -> Iterator[Finding]:
+    """Find subnets that several managers hold for their own; each is told by the first port that is on it."""
+    told: set[frozenset[str]] = set()
+    for port in ports:
+        known = (port.subnet_manager, *port.other_subnet_managers)
+        masters = frozenset(manager.guid for manager in known if manager and manager.state == "master")
+        if len(masters) > 1 and masters not in told:
+            told.add(masters)
+            yield Finding(
+                "subnet.masters",
+                f"port {port.name}: its subnet has {len(masters)} masters: {', '.join(sorted(masters))}",
+                about=port.name,
+                costs="each sets up paths of its own: connections break or are never made, and NCCL hangs",
+                cure="stop all subnet managers but one and its standby, and see whether the fabric was cut in two",
+            )
+
+
+# --- words --------------------------------------------------------------------------------------------------------
 
 
 def parse_master(text: str) -> SubnetManager | None:

@@ -9,6 +9,7 @@ from llmgw.core.hardware.findings import Problem, Severity
 from llmgw.core.hardware.network import Port, SubnetManager
 from llmgw.core.units import counted
 from workers.discovery.infiniband.identity import ROCE, network_of
+from workers.discovery.infiniband.subnet import OTHERS
 from workers.doctor.checks.adapters import each, fabric_of, hardware_ports, infiniband_ports, nothing
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, passed, unknown, warned
 from workers.doctor.reading.words import listed
@@ -99,11 +100,10 @@ def _about(patient: Patient, ports: Sequence[Port]) -> str:
 
 
 def _unlisted(patient: Patient, ports: Sequence[Port]) -> Outcome | None:
-    """Say why the managers of a subnet could not be listed; None when at least one of its ports has told them."""
-    problems = [_problem(patient, port, "saquery") for port in ports]
-    if not all(problems) or not problems[0]:
-        return None
-    return unknown(problems[0].text, _about(patient, ports), literal=problems[0].literal)
+    """Say why the managers of a subnet could not be listed; it is asked once, by one of its ports."""
+    for_all = [problem for problem in patient.inventory.problems if problem.fact == OTHERS]
+    problems = [*for_all, *filter(None, (_problem(patient, port, "saquery") for port in ports))]
+    return unknown(problems[0].text, _about(patient, ports), literal=problems[0].literal) if problems else None
 
 
 def _one_master(patient: Patient) -> Iterator[Outcome]:

@@ -27,7 +27,8 @@ SMInfoRecord dump:
 
 def ask(*its_ports, **tools):
     machine = a_machine(*its_ports, programs={name: name for name in tools}, tools=tools)
-    found, problems = subnet.managers(machine, NodeSettings(), ports.find(machine)[0])
+    found, findings, problems = subnet.managers(machine, NodeSettings(), ports.find(machine)[0])
+    assert findings == ()
     return machine, found, problems
 
 
@@ -56,6 +57,7 @@ def test_ports_that_have_none_are_not_asked():
         (ToolResult(255, "sminfo: iberror: failed: Failed to open 'mlx5_0' port '1'\n"), "sminfo.not-allowed"),
         (ToolResult(None, problem="no answer within 5 s"), "sminfo.timeout"),
         (ToolResult(None, problem="held up since 12:00"), "sminfo.held-up"),
+        (ToolResult(None, problem="not allowed"), "sminfo.not-allowed"),
     ],
 )
 def test_an_error_is_kept_with_its_port(answer, code):
@@ -66,6 +68,69 @@ def test_an_error_is_kept_with_its_port(answer, code):
 def test_a_missing_tool_is_said():
     _, _, (problem,) = ask(a_port("mlx5_0"))
     assert problem.code == "sminfo.missing"
+
+
+# --- all managers
+
+
+SAQUERY_COSTS = "whether a fabric has several masters, or no standby"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "fact", "words"),
+    [
+        (None, "saquery.missing", "other subnet managers", "saquery is not installed (infiniband-diags)"),
+        (
+            ToolResult(1, err="Query SA failed: Invalid\n"),
+            "saquery.exit",
+            "port mlx5_0:1: other subnet managers",
+            "saquery ends with 1",
+        ),
+        (
+            ToolResult(255, err="ibwarn: can't open UMAD port\n"),
+            "saquery.not-allowed",
+            "port mlx5_0:1: other subnet managers",
+            "/dev/infiniband/umad* may be opened by root alone",
+        ),
+        (
+            ToolResult(None, problem="no answer within 10 s"),
+            "saquery.timeout",
+            "port mlx5_0:1: other subnet managers",
+            "no answer within 10 s",
+        ),
+        (
+            ToolResult(0, "nothing known\n"),
+            "saquery.garbage",
+            "port mlx5_0:1: other subnet managers",
+            "saquery tells of none",
+        ),
+    ],
+)
+def test_managers_that_are_not_listed_are_one_problem_which_says_what_it_costs(answer, code, fact, words):
+    more = {"saquery": answer} if answer else {}
+    _, found, (problem,) = ask(a_port("mlx5_0"), a_port("mlx5_1"), sminfo=ToolResult(0, SAID), **more)
+    assert (problem.code, problem.fact) == (code, fact)
+    assert problem.text == f"{fact} are not known, nor {SAQUERY_COSTS}: {words}"
+    assert [port.subnet_manager.lid for port in found] == [37, 37]
+
+
+def test_a_missing_tool_is_said_once_for_all_subnets():
+    other = SAID.replace("2c90200259201", "2c90200259202")
+    answers = {"sminfo -C mlx5_0 -P 1": ToolResult(0, SAID), "sminfo -C mlx5_1 -P 1": ToolResult(0, other)}
+    machine = a_machine(a_port("mlx5_0"), a_port("mlx5_1"), programs={"sminfo": "sminfo"}, tools=answers)
+    told = subnet.managers(machine, NodeSettings(), ports.find(machine)[0])
+    assert [problem.code for problem in told.problems] == ["saquery.missing"]
+
+
+def test_several_masters_of_one_subnet_are_found_once():
+    records = RECORDS.replace("STANDBY (2)", "3")
+    tools = {"sminfo": ToolResult(0, SAID), "saquery": ToolResult(0, records)}
+    machine = a_machine(a_port("mlx5_0"), a_port("mlx5_1"), programs={name: name for name in tools}, tools=tools)
+    (finding,) = subnet.managers(machine, NodeSettings(), ports.find(machine)[0]).findings
+    assert (finding.code, finding.about) == ("subnet.masters", "mlx5_0:1")
+    assert "2 masters: 0x0002c90200259201, 0x7cfe90030016aef1" in finding.text
+    assert finding.costs
+    assert finding.cure
 
 
 @given(st.text())

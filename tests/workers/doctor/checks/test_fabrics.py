@@ -35,6 +35,7 @@ def attached(*names, **more):
     return Attachment(**{"name": "compute", "ports": ports, "identities": (f"sm:{GUID}",), **more})
 
 
+NO_SAQUERY = Problem(code="saquery.missing", fact="other subnet managers", text="saquery is not installed")
 LOST = (
     AttachedPort(name="mlx5_0:1", usable=True),
     AttachedPort(name="mlx5_1:1", usable=False, why="down"),
@@ -108,6 +109,7 @@ def with_gid(name, gid):
         ("sm.standby", {"ports": (managed(STANDBY),)}, "pass"),
         ("sm.standby", {"ports": (managed(),)}, "warn"),
         ("sm.standby", {"ports": (managed(),), "problems": (unanswered("saquery.missing"),)}, "unknown"),
+        ("sm.standby", {"ports": (managed(),), "problems": (NO_SAQUERY,)}, "unknown"),
         ("sm.expected", {"ports": (managed(STANDBY),)}, "pass"),
         ("sm.expected", {"ports": (managed(is_subnet_manager=True),)}, "warn"),
         ("sm.expected", {"ports": (managed(STANDBY),), "earlier": {"sm.2c90200259201.seen": 1}}, "warn"),
@@ -129,6 +131,11 @@ def test_two_masters_are_named_and_their_fabric():
 def test_ports_of_two_subnets_are_judged_apart():
     two = a_patient(ports=(managed(STANDBY), managed(name="mlx5_1", subnet_manager=a_master(OTHER))))
     assert [found.about for found in outcomes(CHECKS, "sm.one-master", two)] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_subnet_is_listed_by_one_of_its_ports():
+    unlisted = {"ports": (managed(), managed(name="mlx5_1")), "problems": (unanswered("saquery.exit"),)}
+    assert verdicts(CHECKS, "sm.standby", a_patient(**unlisted)) == ["unknown"]
 
 
 def test_managers_are_remembered():
