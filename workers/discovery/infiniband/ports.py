@@ -18,7 +18,9 @@ from workers.ports import Machine
 CLASS: Final = Path("/sys/class/infiniband")
 _RATE: Final = re.compile(r"^([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec \(([0-9]{1,3})X ?(\w*)\)")
 _NUMBERED: Final = re.compile(r"^\s*([0-9]{1,3}):")
-_SOFTWARE: Final = re.compile(r"(?:rxe|siw)", re.IGNORECASE)
+_SOFTWARE: Final = re.compile(r"(?:rxe|siw)(?:[0-9_].*)?", re.IGNORECASE)
+"""As `rdma link add` is told in most instructions: `rxe0`, `siw_eth0`."""
+_NO_FIRMWARE: Final = re.compile(r"[0.]*")
 _PHYSICAL: Final = MappingProxyType(
     {
         1: "sleep",
@@ -95,8 +97,7 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Fo
         pci_address=address,
         numa_node=node,
         is_virtual_function=machine.link(CLASS / hca / "device" / "physfn") is not None,
-        is_software=_SOFTWARE.match(hca) is not None
-        or (link is None and not netdevs and card.text("hca_type") is None),
+        is_software=_is_software(hca, card, is_linked=link is not None),
         is_subnet_manager=None if mask is None else bool(mask & _IS_SM),
         netdevs=netdevs,
         gids=table,
@@ -105,6 +106,17 @@ def _port(machine: Machine, hca: str, number: int, gpus: Sequence[Gpu], card: Fo
         counters=dict(_counters(port)),
         near_gpus=_near(machine, address, node, gpus),
     )
+
+
+def _is_software(hca: str, card: Folder, *, is_linked: bool) -> bool:
+    """Tell adapters of software by their name or by the interface they sit on; hardware has a device, or firmware.
+
+    An adapter of a virtual machine, or of a bus other than PCI, may show no device and still be one.
+    """
+    if _SOFTWARE.fullmatch(hca) or card.text("parent"):
+        return True
+    has_firmware = not _NO_FIRMWARE.fullmatch(card.text("fw_ver") or "")
+    return not (is_linked or has_firmware or card.text("hca_type"))
 
 
 def _numa(machine: Machine, card: Folder, address: str | None) -> int | None:

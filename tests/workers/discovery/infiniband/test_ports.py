@@ -129,6 +129,35 @@ def test_virtual_functions_and_adapters_of_software_are_told_apart():
     ]
 
 
+CARD = "/sys/class/infiniband"
+SITS_ON_ETH0 = {f"{CARD}/soft/parent": "eth0\n"}
+DEVICE = {f"{CARD}/mlx5_0/device": "../../../0000:1a:00.0"}
+PLATFORM = {f"{CARD}/hns_0/device": "../../../HISI00D1:00"}
+
+
+@pytest.mark.parametrize(
+    ("hca", "facts", "links", "is_software"),
+    [
+        ("rxe0", {}, {}, True),
+        ("siw_eth0", {}, {}, True),
+        ("soft", SITS_ON_ETH0, {}, True),
+        ("soft", {f"{CARD}/soft/fw_ver": "0.0.0\n"}, {}, True),
+        ("soft", {f"{CARD}/soft/fw_ver": "\n", f"{CARD}/soft/hca_type": "\n"}, {}, True),
+        ("efa_0", {f"{CARD}/efa_0/fw_ver": "0.0.0.0\n", f"{CARD}/efa_0/hca_type": "EFA\n"}, {}, False),
+        ("mlx5_0", {f"{CARD}/mlx5_0/hca_type": "MT4124\n"}, {}, False),
+        ("mlx5_0", {f"{CARD}/mlx5_0/fw_ver": "20.31.1014\n"}, {}, False),
+        ("mlx5_0", {}, DEVICE, False),
+        ("hns_0", {}, PLATFORM, False),
+        ("siwa0", {f"{CARD}/siwa0/fw_ver": "1.2.3\n"}, {}, False),
+    ],
+)
+def test_adapters_of_software_are_told_from_hardware_that_shows_no_device(hca, facts, links, is_software):
+    files, _ = a_port(hca)
+    of_port = {path: said for path, said in files.items() if "/ports/" in path}
+    (port,), _ = find(a_machine((of_port | facts, links)))
+    assert port.is_software is is_software
+
+
 @pytest.mark.parametrize(
     ("table", "index"),
     [
