@@ -15,6 +15,7 @@ from llmgw.core.world import Device, DeviceKind
 from workers.discovery import devices, host, installed, network, ours, packages
 from workers.discovery.host import Host
 from workers.discovery.infiniband import glance
+from workers.discovery.infiniband.rising import Rising
 from workers.discovery.installed import Engines, Program
 from workers.discovery.meminfo import Memory
 from workers.discovery.network import Network
@@ -68,6 +69,7 @@ class Collector:
         self._ours = engines
         self._last = last or LastCards()
         self._installer = installer
+        self._rising = Rising()
         self._host = Inquiry(Source("host", lambda: host.look(machine, settings)), machine)
         self._engines = Inquiry(Source("engines", lambda: installed.look(machine, settings, programs), ONCE), machine)
         self._gpus = Inquiry(Source("gpus", lambda: find.find(machine, settings)), machine)
@@ -144,7 +146,9 @@ class Collector:
 
     def _look_at_network(self) -> Network:
         cards = self._gpus.wait(self._patience_s / 2).value
-        return network.look(self._machine, self._settings, cards.gpus if cards else ())
+        begun = self._machine.monotonic()
+        net = network.look(self._machine, self._settings, cards.gpus if cards else ())
+        return net._replace(ports=self._rising.told(net.ports, begun))
 
     def _seen(self, answer: Answer[Cards]) -> _Seen:
         """Return the cards as told now, or the last whole listing, marked stale, where the driver does not tell."""

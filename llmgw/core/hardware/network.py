@@ -89,7 +89,10 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, int] = {}
     """As the kernel names them; data in octets (its own count is in words of four)."""
     counters_since: dict[str, int] | None = None
-    """How much those that matter have risen since `counters_since_s` seconds ago; null at the first look."""
+    """How much those that matter have risen since `counters_since_s` seconds ago.
+
+    Null at the first look, and where one has fallen: they were reset.
+    """
     counters_since_s: float | None = None
     near_gpus: tuple[str, ...] = ()
     """UUIDs of the cards that are nearest by PCI, else by NUMA node."""

@@ -9,6 +9,7 @@ from llmgw.core.world import DeviceKind
 from tests.fakes.machine import FakeMachine
 from tests.workers.discovery.infiniband import tree
 from tests.workers.discovery.nvidia import smi
+from workers.discovery.changes import matters
 from workers.discovery.collect import Collector
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
@@ -205,3 +206,19 @@ def test_a_port_that_changes_its_state_is_seen_at_a_glance():
     assert collector.ports_changed()
     collector.collect()
     assert not collector.ports_changed()
+
+
+# --- adapters -----------------------------------------------------------------------------------------------------
+
+
+def test_counters_of_ports_are_told_with_their_growth_and_make_no_news():
+    files, links = tree.a_port("mlx5_0", link_layer="Ethernet", counters={"counters/link_downed": 1})
+    machine = FakeMachine(files=PLAIN | files, links=links)
+    collector = Collector(machine, NodeSettings(id="n1"), {})
+    first = collector.collect()
+    assert first.ports[0].counters_since is None
+    machine.at += 60
+    machine.files = {**machine.files, "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed": "4\n"}
+    second = collector.collect()
+    assert (second.ports[0].counters_since, second.ports[0].counters_since_s) == ({"link_downed": 3}, 60.0)
+    assert not matters(first, second)
