@@ -69,6 +69,7 @@ class InventoryWatch:
         self._every = every
         self._woken = threading.Event()
         self._stopped = threading.Event()
+        self._masters = changes.Masters()
         self._seen: wire.Inventory | None = None
         self._told: wire.Inventory | None = None
 
@@ -106,7 +107,7 @@ class InventoryWatch:
             self._told = found
             log.info("inventory changed")
             self._reporter.inventory_changed()
-        _log(changes.told(seen, found))
+        _log((*changes.told(seen, found), *self._masters.told(found)))
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -140,7 +140,7 @@ class News:
 
 def told(before: Inventory | None, after: Inventory) -> tuple[News, ...]:
     """Say what is new since the look before, each thing once; before the first look nothing was known."""
-    return (*_source(before, after), *_masters(before, after), *_findings(before, after), *_problems(before, after))
+    return (*_source(before, after), *_findings(before, after), *_problems(before, after))
 
 
 def _source(before: Inventory | None, after: Inventory) -> Iterator[News]:
@@ -152,16 +152,6 @@ def _source(before: Inventory | None, after: Inventory) -> Iterator[News]:
         yield News(is_warning=was is not None, event="cards are told by nvidia-smi instead of NVML", facts={"why": why})
     elif now == "nvml" and was == "nvidia-smi":
         yield News(is_warning=False, event="cards are told by NVML again", facts={})
-
-
-def _masters(before: Inventory | None, after: Inventory) -> Iterator[News]:
-    was = {port.name: port.subnet_manager.guid for port in (before.ports if before else ()) if port.subnet_manager}
-    for port in after.ports:
-        now = port.subnet_manager.guid if port.subnet_manager else None
-        old = was.get(port.name)
-        if now and old and now != old:
-            facts = {"port": port.name, "from": old, "to": now}
-            yield News(is_warning=True, event="subnet manager changed", facts=facts)
 
 
 def _findings(before: Inventory | None, after: Inventory) -> Iterator[News]:
@@ -184,3 +174,21 @@ def _problems(before: Inventory | None, after: Inventory) -> Iterator[News]:
         if (problem.code, problem.fact) not in was:
             facts = {"text": problem.text, "code": problem.code, "literal": problem.literal}
             yield News(is_warning=False, event="not known", facts=facts)
+
+
+class Masters:
+    """The subnet manager that each port obeyed last: one that is taken over from may not answer for some looks."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._last: dict[str, str] = {}
+
+    def told(self, after: Inventory) -> tuple[News, ...]:
+        """Say from which to which a port's manager has changed, and keep it for the next look."""
+        now = {port.name: port.subnet_manager.guid for port in after.ports if port.subnet_manager}
+        was, self._last = self._last, self._last | now
+        return tuple(
+            News(is_warning=True, event="subnet manager changed", facts={"port": name, "from": was[name], "to": guid})
+            for name, guid in now.items()
+            if was.get(name, guid) != guid
+        )

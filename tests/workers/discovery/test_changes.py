@@ -21,7 +21,7 @@ from llmgw.core.units import GIB, Bytes
 from llmgw.core.wire import Inventory
 from llmgw.core.world import Device, DeviceKind
 from tests.builders import NO_DRIVER
-from workers.discovery.changes import matters, told
+from workers.discovery.changes import Masters, matters, told
 
 CARD = "GPU-11111111-2222-3333-4444-555555555555"
 PENDING = Finding("device.unhealthy.remap", "GPU 0: 3 rows wait to be remapped", about=CARD, severity=Severity.FAIL)
@@ -161,10 +161,24 @@ def test_a_finding_that_is_gone_is_said_once():
     assert said(cured, cured) == []
 
 
-def test_another_subnet_manager_is_said_from_which_to_which():
-    after = with_port(subnet_manager=msgspec.structs.replace(MASTER, guid="0x0002c90300000002"))
+TAKEN_OVER = with_port(subnet_manager=msgspec.structs.replace(MASTER, guid="0x0002c90300000002"))
+SILENT = with_port(subnet_manager=None)
+
+
+@pytest.mark.parametrize("looks", [(BEFORE, TAKEN_OVER), (BEFORE, SILENT, SILENT, TAKEN_OVER)])
+def test_another_subnet_manager_is_said_once_from_which_to_which(looks):
+    masters = Masters()
+    *first, last = [masters.told(look) for look in looks]
+    assert first == [()] * len(first)
+    (news,) = last
     facts = {"port": "mlx5_0:1", "from": "0x0002c90300000001", "to": "0x0002c90300000002"}
-    assert said(BEFORE, after) == [("subnet manager changed", facts)]
+    assert (news.is_warning, news.event, news.facts) == (True, "subnet manager changed", facts)
+    assert masters.told(TAKEN_OVER) == ()
+
+
+def test_a_subnet_manager_that_comes_back_is_no_change():
+    masters = Masters()
+    assert [masters.told(look) for look in (BEFORE, SILENT, BEFORE)] == [(), (), ()]
 
 
 def test_a_downgrade_to_nvidia_smi_is_said_with_its_reason_and_so_is_its_end():
