@@ -268,7 +268,7 @@ def _common(members: Sequence[Member]) -> frozenset[int]:
 def _near(member: Member) -> frozenset[int]:
     """Return the rails nearest to the shard's cards; all where it holds all cards, or where one has no nearest port."""
     ports = member.fabric.usable_ports
-    cards = {gpu.uuid for gpu in member.gpus if gpu.uuid}
+    cards = {gpu.uuid for gpu in member.gpus}
     known = {uuid for port in member.fabric.ports for uuid in port.near_gpus}
     reached = {uuid for port in ports for uuid in port.near_gpus}
     if not cards or known <= cards or not cards <= reached:

@@ -148,6 +148,10 @@ def test_a_card_whose_own_port_is_down_makes_the_shard_take_all():
     assert hcas(environment(of_rails(0, 1, cards=3), cards(1, 2))) == "=mlx5_0:1,mlx5_1:1"
 
 
+def test_a_card_that_has_no_name_makes_the_shard_take_all():
+    assert hcas(environment(of_rails(0, 1, 2, cards=3), (*cards(1), Gpu()))) == "=mlx5_0:1,mlx5_1:1,mlx5_2:1"
+
+
 def test_one_node_of_a_rail_only_fabric_takes_all_ports_since_its_peers_are_unknown():
     assert hcas(environment(of_rails(0, 1, 2, cards=3, rail_only=True), cards(1))) == "=mlx5_0:1,mlx5_1:1,mlx5_2:1"
 
@@ -314,3 +318,34 @@ def test_nodes_of_separate_rails_name_the_same_rails(members):
         for member, each in zip(members, told, strict=True)
     ]
     assert all(rails == taken[0] for rails in taken)
+
+
+CARDS = st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-2"]), unique=True)
+NEAR = st.lists(st.tuples(st.booleans(), CARDS), min_size=1, max_size=12).map(
+    lambda ports: change(
+        ports=tuple(
+            AttachedPort(name=f"mlx5_{rail}:1", usable=usable, rail=rail, near_gpus=tuple(near))
+            for rail, (usable, near) in enumerate(ports)
+        )
+    )
+)
+
+
+@given(NEAR, GPUS)
+def test_a_shard_takes_the_adapters_nearest_to_its_cards_or_all(fabric, gpus):
+    told = environment(fabric, gpus)
+    assert environment(fabric, gpus) == told
+    if isinstance(told, NoEnvironment):
+        assert fabric.usable_ports == ()
+        return
+    exact, *named = re.split("[=,]", told["NCCL_IB_HCA"])
+    usable = {port.name: set(port.near_gpus) for port in fabric.usable_ports}
+    mine = {gpu.uuid for gpu in gpus}
+    assert exact == ""
+    assert set(named) <= usable.keys()
+    assert {name for name, near in usable.items() if near & mine} <= set(named), "none that is near is left out"
+    is_served = all(any(card in near for near in usable.values()) for card in mine)
+    if not mine or not is_served:
+        assert set(named) == usable.keys(), "where a card has none nearby, none is left out"
+    if set(named) != usable.keys():
+        assert all(usable[name] & mine for name in named), "and none that is far is taken"
