@@ -34,48 +34,56 @@ def attach(declared: Sequence[DeclaredFabric], ports: Sequence[Port], around: In
 def _attach(fabric: DeclaredFabric, ports: Sequence[Port], around: Interfaces) -> tuple[Attachment, list[Finding]]:
     by_name = {port.name: port for port in ports}
     names = [name if ":" in name else f"{name}:1" for name in fabric.ports]
-    layers = {by_name[name].link_layer for name in names if name in by_name} - {None}
-    findings: list[Finding] = []
-    attached = [
-        _port(fabric, rail, name, by_name.get(name), ports, around, findings) for rail, name in enumerate(names)
-    ]
+    beside = [by_name[name] for name in names if name in by_name]
+    told = [_port(fabric, rail, name, beside, around) for rail, name in enumerate(names)]
+    made = _attachment(fabric, tuple(port for port, _ in told), beside, around)
+    return made, [*(finding for _, finding in told if finding), *_findings(fabric, made)]
+
+
+def _attachment(
+    fabric: DeclaredFabric, attached: tuple[AttachedPort, ...], beside: Sequence[Port], around: Interfaces
+) -> Attachment:
     usable = [port for port in attached if port.usable]
+    layers = {port.link_layer for port in beside} - {None}
     identities = tuple(sorted({port.identity for port in usable if port.identity}))
     interface, address = _meeting(fabric, around.addresses)
-    if fabric.interface and address is None:
-        findings.append(_no_meeting(fabric))
-    if len(networks := [each for each in identities if each.startswith(ROCE)]) > 1 and not fabric.rail_only:
-        findings.append(_several_networks(fabric, networks))
-    code, why = _verdict(usable, layers, identities, by_name)
-    if why:
-        costs = f"no replica over several nodes is placed on fabric {fabric.name} here"
-        cure = "correct `fabrics` in the node's settings, or see to the ports named above"
-        findings.append(
-            Finding(
-                code,
-                f"fabric {fabric.name}: {why}",
-                severity=Severity.FAIL,
-                about=fabric.name,
-                costs=costs,
-                cure=cure,
-                excludes=True,
-            )
-        )
-    rates = [port.rate_gbps for port in usable if port.rate_gbps]
-    return (
-        Attachment(
-            name=fabric.name,
-            link_layer=next(iter(layers)) if len(layers) == 1 else None,
-            ports=tuple(attached),
-            identities=identities,
-            rate_gbps=sum(rates) or None,
-            interface=interface,
-            address=address,
-            rail_only=fabric.rail_only,
-            unusable=why,
-            unusable_code=code if why else "",
-        ),
-        findings,
+    code, why = _verdict(usable, layers, identities, beside)
+    return Attachment(
+        name=fabric.name,
+        link_layer=next(iter(layers)) if len(layers) == 1 else None,
+        ports=attached,
+        identities=identities,
+        rate_gbps=sum(port.rate_gbps for port in usable if port.rate_gbps) or None,
+        interface=interface,
+        address=address,
+        rail_only=fabric.rail_only,
+        unusable=why,
+        unusable_code=code,
+    )
+
+
+# --- the fabric as a whole ----------------------------------------------------------------------------------------
+
+
+def _findings(fabric: DeclaredFabric, made: Attachment) -> Iterator[Finding]:
+    if fabric.interface and made.address is None:
+        yield _no_meeting(fabric)
+    networks = [identity for identity in made.identities if identity.startswith(ROCE)]
+    if len(networks) > 1 and not fabric.rail_only:
+        yield _several_networks(fabric, networks)
+    if made.unusable:
+        yield _unusable(made)
+
+
+def _unusable(made: Attachment) -> Finding:
+    return Finding(
+        made.unusable_code,
+        f"fabric {made.name}: {made.unusable}",
+        severity=Severity.FAIL,
+        about=made.name,
+        costs=f"no replica over several nodes is placed on fabric {made.name} here",
+        cure="correct `fabrics` in the node's settings, or see to the ports named above",
+        excludes=True,
     )
 
 
@@ -83,7 +91,7 @@ def _verdict(
     usable: Sequence[AttachedPort],
     layers: set[LinkLayer | None],
     identities: tuple[str, ...],
-    by_name: Mapping[str, Port],
+    beside: Sequence[Port],
 ) -> tuple[str, str | None]:
     """Return why nothing can be placed over a fabric; managers that know of each other are of one subnet.
 
@@ -93,7 +101,7 @@ def _verdict(
         return "fabric.no-port", "none of its ports can be used"
     if len(layers) > 1:
         return "fabric.mixed", "its ports are partly InfiniBand, partly Ethernet, which NCCL refuses"
-    if len(identities) > 1 and LinkLayer.INFINIBAND in layers and not _are_one(usable, by_name):
+    if len(identities) > 1 and LinkLayer.INFINIBAND in layers and not _are_one(usable, beside):
         return "fabric.identity", f"its ports are on different subnets under one name: {', '.join(identities)}"
     return "", None
 
@@ -109,9 +117,10 @@ def _several_networks(fabric: DeclaredFabric, networks: Sequence[str]) -> Findin
     )
 
 
-def _are_one(usable: Sequence[AttachedPort], by_name: Mapping[str, Port]) -> bool:
+def _are_one(usable: Sequence[AttachedPort], beside: Sequence[Port]) -> bool:
     """Tell whether the subnets' managers overlap: a standby that took over must not split a fabric in two."""
-    sets = [_managers(by_name[port.name]) for port in usable if _managers(by_name[port.name])]
+    names = {port.name for port in usable}
+    sets = [managers for port in beside if port.name in names and (managers := _managers(port))]
     return bool(sets) and all(sets[0] & each for each in sets)
 
 
@@ -120,26 +129,21 @@ def _managers(port: Port) -> set[str]:
     return {manager.guid for manager in known if manager}
 
 
+# --- its ports ----------------------------------------------------------------------------------------------------
+
+
 def _port(
-    fabric: DeclaredFabric,
-    rail: int,
-    name: str,
-    port: Port | None,
-    ports: Sequence[Port],
-    around: Interfaces,
-    findings: list[Finding],
-) -> AttachedPort:
+    fabric: DeclaredFabric, rail: int, name: str, beside: Sequence[Port], around: Interfaces
+) -> tuple[AttachedPort, Finding | None]:
+    """Return one port of a fabric, and what is wrong with it."""
+    port = next((each for each in beside if each.name == name), None)
     told = _why_not(port)
     if told:
         code, why, cure = told
-        findings.append(_finding(code, fabric, name, why, Severity.FAIL, cure))
-        return AttachedPort(name=name, usable=False, why=why, rail=rail)
+        finding = _finding(code, fabric, name, why, Severity.FAIL, cure)
+        return AttachedPort(name=name, usable=False, why=why, rail=rail), finding
     assert port is not None  # noqa: S101 – a port that is not there has a reason
-    if slow := _slow(fabric, port, ports):
-        findings.append(
-            _finding("port.slow", fabric, name, slow, Severity.WARN, "see to its cable; compare with its peer")
-        )
-    return AttachedPort(
+    attached = AttachedPort(
         name=name,
         usable=True,
         rate_gbps=port.rate_gbps,
@@ -148,6 +152,9 @@ def _port(
         near_gpus=port.near_gpus,
         identity=identity_of(port, around),
     )
+    slow = _slow(fabric, port, beside)
+    cure = "see to its cable; compare with its peer"
+    return attached, _finding("port.slow", fabric, name, slow, Severity.WARN, cure) if slow else None
 
 
 def _why_not(port: Port | None) -> tuple[str, str, str] | None:
@@ -188,12 +195,9 @@ def _inactive(port: Port) -> tuple[str, str, str]:
     return "port.down", f"is {port.state or 'in no known state'}", "see to the cable and the adapter"
 
 
-def _slow(fabric: DeclaredFabric, port: Port, ports: Sequence[Port]) -> str | None:
+def _slow(fabric: DeclaredFabric, port: Port, beside: Sequence[Port]) -> str | None:
     """Compare with what is declared, else with the fabric's fastest of its kind: a bad lane trains without an error."""
-    names = {name if ":" in name else f"{name}:1" for name in fabric.ports}
-    alike = [
-        each.rate_gbps for each in ports if each.name in names and each.hca_type == port.hca_type and each.rate_gbps
-    ]
+    alike = [each.rate_gbps for each in beside if each.hca_type == port.hca_type and each.rate_gbps]
     wanted = fabric.rate_gbps or max(alike, default=None)
     if wanted is None or port.rate_gbps is None or port.rate_gbps >= wanted * _SLOW:
         return None
