@@ -1,16 +1,17 @@
 """Reads what the kernel has logged of cards since boot: Xid and SXid errors, and cards that fell off the bus."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from llmgw.core.hardware.findings import Problem, cut
-from workers import tools
+from workers.discovery import kernel_words
+from workers.discovery.kernel_words import KernelWords
 from workers.discovery.pci import canonical
-from workers.ports import Machine, ToolResult
+from workers.ports import Machine
 from workers.settings import NodeSettings
 
 
@@ -106,32 +107,26 @@ def xid_class(number: int) -> XidClass:
 
 
 def read(machine: Machine, settings: NodeSettings) -> tuple[tuple[KernelEvent, ...], tuple[Problem, ...]]:
-    """Read this boot's log by dmesg, else by journalctl; what may not be read is one problem."""
-    answer = tools.ask(machine, settings, "dmesg")
-    if not answer.ok or not answer.out.strip():
-        journal = tools.ask(machine, settings, "journalctl", "-k", "-b", "0", "-o", "short-monotonic", "--no-pager")
-        if not journal.ok:
-            return (), (_unreadable(answer, journal),)
-        answer = journal
-    return parse(answer.out), ()
+    """Read this boot's log; what may not be read is one problem."""
+    words = kernel_words.read(machine, settings)
+    return ((), (_unreadable(words),)) if words.unknown_because else (events(words.lines), ())
 
 
-def _unreadable(dmesg: ToolResult, journal: ToolResult) -> Problem:
-    said = next((text for text in (dmesg.err, dmesg.problem, journal.err, journal.problem) if text.strip()), "")
+def _unreadable(words: KernelWords) -> Problem:
     text = (
         "the kernel's log may not be read, so Xid errors are not known: let the worker's user read it "
         "(`sysctl kernel.dmesg_restrict=0`, or the group systemd-journal)"
     )
-    return Problem(code="kernel-log.not-allowed", fact="kernel log", text=text, literal=cut(said))
+    return Problem(code="kernel-log.not-allowed", fact="kernel log", text=text, literal=cut(words.unknown_because))
 
 
-def parse(text: str) -> tuple[KernelEvent, ...]:
+def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:
     """Read lines of dmesg, of dmesg -T, of the journal and of /dev/kmsg; the last ones where there are very many."""
-    return tuple(_events(text))[-_MOST:]
+    return tuple(_events(lines))[-_MOST:]
 
 
-def _events(text: str) -> Iterator[KernelEvent]:
-    for line in text.splitlines():
+def _events(lines: Iterable[str]) -> Iterator[KernelEvent]:
+    for line in lines:
         for kind, pattern in _PATTERNS:
             if found := pattern.search(line):
                 yield _event(kind, line, found)
@@ -159,7 +154,7 @@ def _seconds(line: str) -> float | None:
     return None
 
 
-def since_the_driver(events: tuple[KernelEvent, ...]) -> tuple[KernelEvent, ...]:
+def since_the_driver(told: tuple[KernelEvent, ...]) -> tuple[KernelEvent, ...]:
     """Return those after the driver was last loaded: a reload, as a reboot, ends what was wrong before."""
-    loads = [at for at, event in enumerate(events) if event.kind is Kind.LOADED]
-    return events[loads[-1] + 1 :] if loads else events
+    loads = [at for at, event in enumerate(told) if event.kind is Kind.LOADED]
+    return told[loads[-1] + 1 :] if loads else told

@@ -8,7 +8,7 @@ from typing import Final
 from llmgw.core.hardware.findings import Severity, cut
 from llmgw.core.units import counted
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, passed, unknown, warned
-from workers.doctor.reading.kernel_words import kernel_words
+from workers.doctor.reading.kernel_log import kernel_words
 from workers.doctor.reading.procfs import setting
 from workers.doctor.reading.words import listed
 

@@ -7,10 +7,11 @@ from typing import Final
 
 from llmgw.core.hardware.findings import Severity
 from llmgw.core.hardware.network import LinkLayer
+from workers.discovery.kernel_words import KernelWords
 from workers.doctor.checks.adapters import hardware_ports
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
 from workers.doctor.reading.host import parse_kernel
-from workers.doctor.reading.kernel_words import KernelWords, kernel_words
+from workers.doctor.reading.kernel_log import kernel_words
 from workers.doctor.reading.words import listed
 
 _MODULES: Final = Path("/sys/module")

@@ -16,7 +16,7 @@ from llmgw.core.hardware.gpus import (
 )
 from llmgw.core.units import GIB, MIB
 from workers.discovery.nvidia.health import CODES, findings
-from workers.discovery.nvidia.kernel_log import parse
+from workers.discovery.nvidia.kernel_log import events
 
 CARD = Gpu(
     index=3,
@@ -33,7 +33,7 @@ CLEAN = RemappedRows(pending=False, failed=False)
 
 def found(log="", **facts):
     """(code, severity, whether it excludes) of each finding about the card with these facts."""
-    told = findings((msgspec.structs.replace(CARD, **facts),), parse(log))
+    told = findings((msgspec.structs.replace(CARD, **facts),), events(log.splitlines()))
     return [(finding.code.removeprefix("device."), str(finding.severity), finding.excludes) for finding in told]
 
 

@@ -5,11 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import FakeMachine
-from workers.discovery.nvidia.kernel_log import Kind, XidClass, parse, read, since_the_driver, xid_class
+from workers.discovery.nvidia.kernel_log import Kind, XidClass, events, read, since_the_driver, xid_class
 from workers.ports import ToolResult
 from workers.settings import NodeSettings
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout after 6s of waiting"
+
+
+def parsed(text):
+    return events(text.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -35,18 +39,18 @@ XID = "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout af
     ],
 )
 def test_an_xid_in_every_form(line, address, number, seconds):
-    (event,) = parse(line)
+    (event,) = parsed(line)
     assert (event.kind, event.pci_address, event.number, event.seconds) == (Kind.XID, address, number, seconds)
     assert event.literal == line.strip()
 
 
 def test_a_lost_card_may_have_no_xid():
-    (event,) = parse("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.")
+    (event,) = parsed("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.")
     assert (event.kind, event.pci_address) == (Kind.LOST, "0000:18:00.0")
 
 
 def test_errors_of_switches_are_told_once():
-    first, second = parse(
+    first, second = parsed(
         "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"
         "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 48\n"
         "nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 12028, Non-fatal, Link 32 egress\n"
@@ -56,7 +60,7 @@ def test_errors_of_switches_are_told_once():
 
 
 def test_what_was_before_the_driver_is_over():
-    events = parse(f"{XID}\nNVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05\n{XID}\n")
+    events = parsed(f"{XID}\nNVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05\n{XID}\n")
     assert [event.kind for event in since_the_driver(events)] == [Kind.XID]
     assert since_the_driver(events[:1]) == events[:1]
 
@@ -88,6 +92,6 @@ def test_a_log_that_may_not_be_read_is_one_problem():
 
 @given(st.text())
 def test_whatever_is_logged_is_read_or_not(text):
-    assert all(event.literal for event in parse(text))
-    assert len(parse(f"{XID}\n{text}\n{XID}")) >= 2, "the lines around it keep their meaning"
-    parse(f"NVRM: Xid ({text}): 79, ")
+    assert all(event.literal for event in parsed(text))
+    assert len(parsed(f"{XID}\n{text}\n{XID}")) >= 2, "the lines around it keep their meaning"
+    parsed(f"NVRM: Xid ({text}): 79, ")

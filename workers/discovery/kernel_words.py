@@ -1,4 +1,4 @@
-"""What the kernel has said since boot, line by line."""
+"""What the kernel has said since boot, line by line, by whichever tool may read it."""
 
 import re
 from dataclasses import dataclass
@@ -6,9 +6,11 @@ from typing import Final
 
 from llmgw.core.hardware.findings import cut
 from workers import tools
-from workers.doctor.entry import Patient
+from workers.ports import Machine
+from workers.settings import NodeSettings
 
-_ASKED: Final = (("dmesg",), ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager", "-q"))
+# Of the journal, lines are stamped with the seconds since boot, as by dmesg.
+_ASKED: Final = (("dmesg",), ("journalctl", "-k", "-b", "0", "-o", "short-monotonic", "--no-pager"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,12 @@ class KernelWords:
         return cut(next(iter(self.matching(pattern)[-1:]), ""))
 
 
-def kernel_words(patient: Patient) -> KernelWords:
-    """Return the kernel's log, by whichever tool may read it."""
-    return patient.once("kernel words", lambda: _ask(patient))
-
-
-def _ask(patient: Patient) -> KernelWords:
+def read(machine: Machine, settings: NodeSettings) -> KernelWords:
+    """Read this boot's log; one that is empty may not be read, since every kernel says something."""
     reasons = []
     for tool, *arguments in _ASKED:
-        result = tools.ask(patient.machine, patient.settings, tool, *arguments)
+        result = tools.ask(machine, settings, tool, *arguments)
         if result.ok and result.out.strip():
             return KernelWords(tuple(result.out.splitlines()))
-        reasons.append(f"{tool}: {result.problem or cut(result.err) or 'nothing'}")
+        reasons.append(f"{tool}: {cut(result.err) or result.problem or 'nothing'}")
     return KernelWords(unknown_because="; ".join(reasons))
