@@ -25,6 +25,7 @@ class Tool:
 _KNOWN: Final = (
     Tool("nvml", 20, "", "everything of the NVIDIA cards, where nvidia-smi cannot tell it either"),
     Tool("nvidia-smi", 20, "", "the NVIDIA cards where NVML does not answer"),
+    Tool("cuda", 30, "", "whether CUDA starts"),
     Tool("sminfo", 5, "infiniband-diags", "which subnet manager a port obeys, so two fabrics may pass for one"),
     Tool("saquery", 10, "infiniband-diags", "whether a fabric has several masters, or no standby"),
     Tool("ibnetdiscover", 120, "infiniband-diags", "the graph of an InfiniBand fabric"),

@@ -4,7 +4,9 @@ from typing import Final
 
 from workers.doctor.checks import (
     cards,
+    cards_at_work,
     disk,
+    driver,
     fabrics,
     kernel,
     limits,
@@ -17,7 +19,21 @@ from workers.doctor.checks import (
 )
 from workers.doctor.entry import Check
 
-_MODULES: Final = (cards, ports, fabrics, roce, rdma, kernel, limits, network, disk, time, software)
+_MODULES: Final = (
+    driver,
+    cards,
+    cards_at_work,
+    ports,
+    fabrics,
+    roce,
+    rdma,
+    kernel,
+    limits,
+    network,
+    disk,
+    time,
+    software,
+)
 CATALOGUE: Final[tuple[Check, ...]] = tuple(check for module in _MODULES for check in module.CHECKS)
 NOT_YET: Final[tuple[tuple[str, str, str], ...]] = tuple(entry for module in _MODULES for entry in module.NOT_YET)
 """Id, what it would say, and why it does not."""

@@ -21,45 +21,6 @@ _ON_IMEX: Final = (
 )
 
 
-def _loaded(patient: Patient) -> Iterator[Outcome]:
-    on_bus = cards_on_pci(patient.machine)
-    driver = patient.inventory.driver
-    if driver and driver.version:
-        yield passed(f"NVIDIA driver {driver.version}", module=driver.module_version)
-    elif on_bus or driver:
-        said = next(
-            (problem.text for problem in patient.inventory.problems if problem.fact == "gpus"), "it does not answer"
-        )
-        yield failed(said, cards=[card.address for card in on_bus])
-    else:
-        yield not_here(_NONE)
-
-
-def _versions(patient: Patient) -> Iterator[Outcome]:
-    driver = patient.inventory.driver
-    if driver is None:
-        yield not_here(_NONE)
-    elif any(problem.code.endswith(".mismatch") for problem in patient.inventory.problems):
-        yield failed("the NVIDIA libraries are of another version than the module that is loaded")
-    elif not driver.version or not driver.module_version:
-        yield unknown("the driver does not tell the versions of its library and its module")
-    elif driver.version != driver.module_version:
-        yield failed(f"library {driver.version}, module {driver.module_version}")
-    else:
-        yield passed(f"both are {driver.version}")
-
-
-def _source(patient: Patient) -> Iterator[Outcome]:
-    driver = patient.inventory.driver
-    if driver is None or driver.source is None:
-        yield not_here(_NONE)
-    elif driver.source == "nvml" or patient.settings.nvml == "off":
-        yield passed(f"told by {driver.source}")
-    else:
-        why = next((problem.text for problem in patient.inventory.problems if problem.code.startswith("nvml.")), "")
-        yield warned(f"NVML does not answer: {why}")
-
-
 def _all_there(patient: Patient) -> Iterator[Outcome]:
     """Compare with what the settings expect, else with what is on the bus."""
     on_bus, there = len(cards_on_pci(patient.machine)), len([gpu for gpu in patient.inventory.gpus if not gpu.failed])
@@ -231,44 +192,13 @@ def _health_checks() -> Iterator[Check]:
 _NVIDIA: Final = "NVML, else nvidia-smi"
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
-        "driver.loaded",
-        Group.DRIVER,
-        "The NVIDIA driver is loaded",
-        "/proc/driver/nvidia/version and the PCI bus",
-        "fails where a card is on the bus and no driver answers",
-        "no engine can use a card",
-        Fix("install the driver, or build its module for this kernel", "dkms autoinstall && modprobe nvidia"),
-        _loaded,
-    ),
-    Check(
-        "driver.versions-match",
-        Group.DRIVER,
-        "The driver's library and its kernel module are of one version",
-        _NVIDIA,
-        "fails where they differ",
-        "CUDA and nvidia-smi fail with a version mismatch",
-        Fix("reboot, or unload and load the module while no engine runs"),
-        _versions,
-    ),
-    Check(
-        "driver.nvml",
-        Group.DRIVER,
-        "NVML answers",
-        "a child process that asks it",
-        "warns where nvidia-smi had to be asked instead",
-        "a broken driver may be hidden behind it",
-        Fix("see to what NVML said"),
-        _source,
-        worst=Severity.WARN,
-    ),
-    Check(
         "gpu.present",
         Group.GPUS,
         "Every card answers",
         "NVML against `expected_gpus`, else against the PCI bus",
         "fails where fewer cards answer than there should be",
         "engines start with fewer cards, or not at all",
-        Fix("look at the kernel's log; power-cycle the machine; reseat the card", "dmesg | grep -i NVRM"),
+        Fix("look at the kernel's log (`dmesg | grep NVRM`); power-cycle the machine; reseat the card"),
         _all_there,
     ),
     Check(
@@ -396,24 +326,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     ),
 )
 NOT_YET: Final[tuple[tuple[str, str, str], ...]] = (
-    ("cuda.starts", "CUDA really starts", "needs a child that opens a CUDA context; there was no card to try it on"),
-    ("driver.device-nodes", "Device files of the cards are there and may be opened", "not made yet"),
-    ("driver.held", "The driver is not updated by itself", "not made yet"),
-    ("driver.open-module", "The kernel module is of the kind that the cards need", "not made yet"),
-    ("driver.nouveau", "nouveau is not loaded", "seen where it has taken a card; not looked for otherwise"),
-    ("driver.secure-boot", "The module's signature is accepted", "not made yet"),
-    ("driver.latency", "nvidia-smi answers in time", "only a call that takes longer than its limit is told"),
-    (
-        "gpu.zombies",
-        "No dead process holds a card",
-        "memory held by nobody that is listed is told by gpu.foreign-memory",
-    ),
-    ("gpu.xid-flood", "No program floods the log with Xid errors", "not made yet"),
     ("gpu.pcie-generation", "No card is slowed down by its slot", "needs a look under load"),
     ("gpu.display", "No display is attached to a compute card", "not made yet"),
-    ("topology.link-errors", "NVLink error counters do not rise", "counted in the inventory, not compared yet"),
     ("topology.p2p", "Cards reach each other directly", "needs `topo -p2p`"),
-    ("mig.caps", "Device files of instances may be opened", "not made yet"),
     ("mig.orphans", "No GPU instance is without a compute instance", "not made yet"),
     ("imex.config", "The IMEX configuration names the members and is not public", "not made yet"),
 )
