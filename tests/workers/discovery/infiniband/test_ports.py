@@ -140,7 +140,7 @@ PLATFORM = {f"{CARD}/hns_0/device": "../../../HISI00D1:00"}
     [
         ("rxe0", {}, {}, True),
         ("siw_eth0", {}, {}, True),
-        ("soft", SITS_ON_ETH0, {}, True),
+        ("soft", SITS_ON_ETH0, {f"{CARD}/soft/device": "../../../0000:1a:00.0"}, True),
         ("soft", {f"{CARD}/soft/fw_ver": "0.0.0\n"}, {}, True),
         ("soft", {f"{CARD}/soft/fw_ver": "\n", f"{CARD}/soft/hca_type": "\n"}, {}, True),
         ("efa_0", {f"{CARD}/efa_0/fw_ver": "0.0.0.0\n", f"{CARD}/efa_0/hca_type": "EFA\n"}, {}, False),
