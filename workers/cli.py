@@ -3,12 +3,13 @@
 import argparse
 import dataclasses
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 import msgspec
 
@@ -35,6 +36,8 @@ FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"run": REQUIRED, "stop-engines": ("state",)}
+_UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EIO})
+"""By these an output says that nothing more goes into it."""
 _PATIENCE_S: Final = 120.0
 """A person waits for a tool that hangs until its own limit is over; a worker has other things to do."""
 
@@ -61,6 +64,7 @@ _OVERRIDES: Final = (
     Override("--proc", "ROOT", "a tree to read instead of /proc", is_folder=True),
     Override("--tools", "DIR", "a folder in which outside tools are looked for before PATH", is_folder=True),
 )
+_NO_FABRIC: Final = WrongSetting("", "--fabric", "cannot be used", "give compute=mlx5_0,mlx5_1:2")
 _OF_REAL_TREES: Final = ("sysfs", "proc", "tools")
 """What a recording has of its own."""
 
@@ -70,7 +74,39 @@ class Wrong(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 failed, 2 wrong usage or settings."""
+    """Run one command and return its exit code: 0 done, 1 failed, 2 wrong usage or settings.
+
+    Without `argv` it is this process's own command line, and the process's outputs are seen to as well.
+    """
+    return _from_shell() if argv is None else _command(argv)
+
+
+def _from_shell() -> int:
+    """Run the process's own command: nothing but the answer stands on its output, as far as somebody reads it."""
+    sys.stdout, sys.stderr = (output or _nowhere() for output in (sys.stdout, sys.stderr))
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="backslashreplace")  # a sign that the locale has not must not cost the answer
+    logs.configure("node")
+    try:
+        code = _command(sys.argv[1:])
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        if error.errno != errno.EPIPE:  # `| head` has heard enough; all else is news
+            print(f"llmgw-node: the answer cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try once more when it ends
+        return FAILED
+    return code
+
+
+def _nowhere() -> TextIO:
+    """Stand in for an output that was closed before this process began."""
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _command(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         settings = _settings(arguments, os.environ)
@@ -180,10 +216,12 @@ def _value(override: Override, told: str) -> object:
 def _fabrics(arguments: argparse.Namespace) -> object:
     """Read `--fabric NAME=HCA,…`, as often as it was given; raises Wrong."""
     given = getattr(arguments, "fabric", [])
+    if any("=" not in each for each in given):
+        raise _wrong([_NO_FABRIC])
     try:
         return KEYS["fabrics"].read(fabrics_from_text(";".join(given)))
     except ValueError:
-        raise _wrong([WrongSetting("", "--fabric", "cannot be used", "give compute=mlx5_0,mlx5_1:2")]) from None
+        raise _wrong([_NO_FABRIC]) from None
 
 
 def _refuse_trees(given: Sequence[Override]) -> None:

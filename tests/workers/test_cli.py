@@ -1,5 +1,9 @@
 """The node's command line: what it prints and how it exits."""
 
+import os
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -141,3 +145,68 @@ def test_a_folder_with_something_in_it_is_not_recorded_into(tmp_path, capsys):
     assert main(["record", str(tmp_path)]) == cli.BAD_USAGE
     assert "not an empty folder" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
+
+
+# --- as a process
+
+
+def shell(line, **environment):
+    told = {**os.environ, **environment}
+    command = line.replace("llmgw-node", f"{sys.executable} -m workers.cli")
+    argv = ["/bin/bash", "-o", "pipefail", "-c", command]
+    return subprocess.run(argv, env=told, capture_output=True, text=True, check=False)
+
+
+REPLAYED = "--replay tests/recorded/h100-infiniband"
+
+
+@pytest.mark.parametrize("command", ["inventory", "inventory --json", "doctor --all", "doctor --json"])
+def test_who_has_heard_enough_may_go(command):
+    done = shell(f"llmgw-node {command} {REPLAYED} | true")
+    assert done.returncode in {0, 1}  # as soon as `true` has gone, and it may go late
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["inventory", "doctor --json"])
+def test_a_full_disk_behind_the_output_is_told_in_a_line(command):
+    done = shell(f"llmgw-node {command} {REPLAYED} > /dev/full")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "llmgw-node: the answer cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_an_output_may_be_closed(closed):
+    assert shell(f"llmgw-node inventory {REPLAYED} {closed}").returncode == 0
+
+
+def test_a_locale_without_our_signs_does_not_cost_the_answer():
+    done = shell(f"llmgw-node inventory {REPLAYED}", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "device   cpu" in done.stdout
+
+
+def test_what_breaks_is_told_on_the_error_output_and_the_answer_stays_json(tmp_path):
+    broken = "import sys, workers.cli as cli\nfrom workers.discovery import network\n"
+    broken += "network.look = lambda *_: 1 / 0\nsys.exit(cli.main())\n"
+    (tmp_path / "broken.py").write_text(broken)
+    here = f"PYTHONPATH=. {sys.executable} {tmp_path}/broken.py"
+    done = shell(f"{here} inventory --json {REPLAYED}")
+    assert done.returncode == 0
+    told = msgspec.json.decode(done.stdout, type=wire.Inventory)
+    assert "ports.garbage" in {problem.code for problem in told.problems}
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize("said", ["", ";", "x", "=mlx5_0", "x=", "x=mlx5_0:", "x=mlx5_0,mlx5_0"])
+def test_a_fabric_that_cannot_be_meant_exits_with_two(capsys, said):
+    assert main(["doctor", "--replay", "tests/recorded/t4", "--fabric", said]) == cli.BAD_USAGE
+    assert "--fabric: cannot be used – give compute=mlx5_0,mlx5_1:2" in capsys.readouterr().err
+
+
+def test_a_recording_made_without_nvml_is_looked_at_without_it(tmp_path, capsys):
+    assert main(["record", str(tmp_path / "new"), "--nvml", "off", "--sysfs", str(tmp_path)]) == 0
+    capsys.readouterr()
+    problems = found(capsys, "--replay", str(tmp_path / "new")).problems
+    assert not [problem for problem in problems if problem.code.startswith("nvml.")]

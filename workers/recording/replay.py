@@ -30,13 +30,22 @@ def open_folder(folder: Path) -> "ReplayedMachine":
     if facts.version != form.VERSION:
         raise NotReplayable(f"{folder} is a recording of version {facts.version}, this llmgw reads {form.VERSION}")
     calls = folder / form.TOOLS / form.CALLS
-    lines = folder / form.LINES
     return ReplayedMachine(
         folder,
         facts,
         _decoded(calls, dict[str, Call]) if calls.exists() else {},
-        form.files_in(lines.read_text("utf-8")) if lines.exists() else {},
+        _listed(folder / form.LINES),
     )
+
+
+def _listed(file: Path) -> Mapping[str, str]:
+    """Read the small files that lie in one; a folder need not have it."""
+    try:
+        return form.files_in(file.read_text("utf-8", errors="replace"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise NotReplayable(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _decoded(file: Path, kind: type[T]) -> T:

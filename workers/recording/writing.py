@@ -131,6 +131,8 @@ def _write_json(file: Path, value: object) -> None:
 def settings_text(settings: NodeSettings) -> str:
     """Return as TOML those settings that a look depends on and that tell nothing of the operator."""
     lines = [f"cpu_slots = {settings.cpu_slots}", f"memory_reserve_bytes = {settings.memory_reserve_bytes}"]
+    if settings.nvml == "off":
+        lines.append('nvml = "off"')
     if settings.expected_gpus is not None:
         lines.append(f"expected_gpus = {settings.expected_gpus}")
     for fabric in settings.fabrics:

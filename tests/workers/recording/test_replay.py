@@ -166,6 +166,16 @@ def test_many_small_files_may_lie_in_one(tmp_path):
     assert machine.read(Path("/sys/class/net/eth1/mtu")).is_missing
 
 
+def test_small_files_that_cannot_be_read_are_told(tmp_path):
+    assert by_hand(tmp_path / "a", **{"files.tsv": "/sys/x\ty\n"}).read_text(Path("/sys/x")) == "y\n"
+    (tmp_path / "a" / "files.tsv").write_bytes(b"/sys/x\t\xff\xfe\n")
+    assert open_folder(tmp_path / "a").read_text(Path("/sys/x")) == "\ufffd\ufffd\n"
+    (tmp_path / "a" / "files.tsv").unlink()
+    (tmp_path / "a" / "files.tsv").mkdir()
+    with pytest.raises(NotReplayable, match=r"files\.tsv cannot be read: Is a directory"):
+        open_folder(tmp_path / "a")
+
+
 def test_one_disk_that_is_known_stands_for_any_path(tmp_path):
     one = '{"version": 1, "disks": {"/": {"total_bytes": 2, "free_bytes": 1}}}'
     assert by_hand(tmp_path, **{"machine.json": one}).disk(Path("/var/lib/x")) == Disk(Bytes(2), Bytes(1))
