@@ -28,7 +28,7 @@ def parse_quota(text: str) -> float | None:
 
 def parse_limit(text: str) -> Bytes | None:
     """Read `memory.max` or version 1's limit; None is no limit."""
-    number = int(text) if text.strip().isdigit() else _UNLIMITED
+    number = int(text) if text.strip().isdecimal() else _UNLIMITED
     return Bytes(number) if number < _UNLIMITED else None
 
 

@@ -111,7 +111,7 @@ def _json_unconnected(nodes: Sequence[dict[str, object]]) -> Iterator[tuple[int,
         pairs = others.items() if isinstance(others, dict) else enumerate(others if isinstance(others, list) else ())
         for other, connection in pairs:
             status = connection.get("status") if isinstance(connection, dict) else connection
-            if status != "CONNECTED" and str(other).isdigit():
+            if status != "CONNECTED" and str(other).isdecimal():
                 yield index, int(other)
 
 

@@ -85,7 +85,7 @@ def _affinity(row: Sequence[str], columns: Sequence[str]) -> str | None:
 
 def _node(row: Sequence[str], columns: Sequence[str]) -> int | None:
     rest = row[2 + len(columns) :]
-    return int(rest[0]) if rest and row[0].startswith("GPU") and rest[0].isdigit() else None
+    return int(rest[0]) if rest and row[0].startswith("GPU") and rest[0].isdecimal() else None
 
 
 # --- by the kernel ------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def place_of(machine: Machine, address: str | None) -> tuple[str, ...]:
 def numa_of(machine: Machine, address: str | None) -> int | None:
     """Return a device's NUMA node; None where the kernel does not know it, which it writes as -1."""
     text = (machine.read_text(_DEVICES / address / "numa_node") or "").strip() if address else ""
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def distance(a: Sequence[str], b: Sequence[str], node_a: int | None, node_b: int | None) -> str:
