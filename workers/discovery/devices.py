@@ -133,4 +133,5 @@ def _mode_change(gpu: Gpu) -> Ailment | None:
 def _unknown(device_class: str | None, memory: int | None) -> Ailment | None:
     if device_class and memory:
         return None
-    return "device.unknown", "the driver does not tell its name and memory"
+    untold = [word for word, told in (("name", device_class), ("memory", memory)) if not told]
+    return "device.unknown", f"the driver does not tell its {' and '.join(untold)}"

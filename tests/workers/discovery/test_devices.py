@@ -47,6 +47,19 @@ def test_a_card_is_offered_as_a_whole():
     assert (device.index, device.label, device.card, device.unhealthy) == (3, "3", None, None)
 
 
+@pytest.mark.parametrize(
+    ("facts", "untold"),
+    [
+        ({"memory_total_bytes": None}, "memory"),
+        ({"device_class": None}, "name"),
+        ({"device_class": None, "memory_total_bytes": 0}, "name and memory"),
+    ],
+)
+def test_what_is_not_known_of_a_card_is_named(facts, untold):
+    (device,) = devices(change(**facts))
+    assert (device.unhealthy_code, device.unhealthy) == ("device.unknown", f"the driver does not tell its {untold}")
+
+
 def test_a_card_that_is_cut_is_offered_by_its_instances():
     (device,) = devices(CUT)
     assert (device.id, device.kind, device.device_class) == ("MIG-1", "mig", "a100-80g-mig-3g.40gb")

@@ -122,6 +122,7 @@ def _finding(
     excludes: bool = True,
     literal: str = "",
     about: str = "",
+    cure: str = "",
 ) -> Finding:
     entry = CODES[code]
     return Finding(
@@ -130,7 +131,7 @@ def _finding(
         severity=severity,
         about=about or gpu.uuid or gpu.pci_address or "",
         costs=entry.costs,
-        cure=entry.cure.replace("{index}", str(gpu.index)),
+        cure=(cure or entry.cure).replace("{index}", str(gpu.index)),
         literal=cut(literal),
         excludes=excludes,
     )
@@ -186,11 +187,15 @@ def _recovery(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _xids(gpu: Gpu, events: Sequence[KernelEvent]) -> Iterator[Finding]:
-    """Tell of each Xid once, by its last line; one that asks for a reset is over where the driver asks for none."""
+    """Tell of each Xid once, by its last fatal line, else its last.
+
+    One that asks for a reset is over where the driver asks for none.
+    """
     mine = [event for event in events if event.pci_address == gpu.pci_address and gpu.pci_address]
-    last = {event.number: event for event in mine if event.kind is Kind.XID and event.number is not None}
+    xids = [event for event in mine if event.kind is Kind.XID and event.number is not None]
+    last = {event.number: event for event in sorted(xids, key=lambda event: event.is_fatal)}
     for number, event in sorted(last.items()):
-        kind = kernel_log.xid_class(number or 0)
+        kind = kernel_log.xid_class(number or 0, is_fatal=event.is_fatal)
         if kind is XidClass.APPLICATION:
             continue
         over = kind is XidClass.WARN or (gpu.recovery_action == "none" and not gpu.failed)
@@ -202,10 +207,17 @@ def _xids(gpu: Gpu, events: Sequence[KernelEvent]) -> Iterator[Finding]:
             *_soft(over),
             excludes=not over,
             literal=event.literal,
+            cure=CODES["device.unhealthy.lost"].cure if kind is XidClass.NODE else "",
         )
     lost = next((event for event in mine if event.kind is Kind.LOST), None)
     if lost and 79 not in last and gpu.failed:
-        yield _finding("device.unhealthy.xid", gpu, "has fallen off the bus", literal=lost.literal)
+        yield _finding(
+            "device.unhealthy.xid",
+            gpu,
+            "has fallen off the bus",
+            literal=lost.literal,
+            cure=CODES["device.unhealthy.lost"].cure,
+        )
 
 
 def _of_switches(events: Iterable[KernelEvent]) -> Iterator[Finding]:

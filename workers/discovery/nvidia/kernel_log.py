@@ -37,7 +37,7 @@ class KernelEvent:
     number: int | None = None
     """Of an Xid or SXid."""
     is_fatal: bool = False
-    """For an SXid."""
+    """For an SXid, and an Xid of NVLink 5."""
     seconds: float | None = None
     """Since boot, where the line says."""
 
@@ -53,10 +53,11 @@ class XidClass(StrEnum):
     """The card is off the bus: power-cycle."""
 
 
+_NVLINK_5: Final = range(144, 151)
 _BY_CLASS: Final = MappingProxyType(
     {
         XidClass.APPLICATION: (13, 31, 32, 43, 45, 68, 69, 94, 137),
-        XidClass.WARN: (63, 74, 92, 121, 154, 168, 172, *range(144, 151)),
+        XidClass.WARN: (63, 74, 92, 121, 154, 168, 172, *_NVLINK_5),
         XidClass.RESET: (48, 64, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 157, 158, 167, 171),
         XidClass.NODE: (79,),
     }
@@ -80,6 +81,7 @@ MEANS: Final = MappingProxyType(
         136: "link training failed",
         140: "unrecovered ECC error",
         143: "initialisation failed",
+        **dict.fromkeys(_NVLINK_5, "NVLink error"),
         154: "the recovery that it needs has changed",
     }
 )
@@ -92,7 +94,12 @@ _PATTERNS: Final = (
             rf"nvidia-nvswitch\S*: SXid \({_ADDRESS}\): (?P<number>\d+), (?P<fatal>Fatal|Non-fatal)", re.IGNORECASE
         ),
     ),
-    (Kind.XID, re.compile(rf"NVRM: (?:GPU at [^:]*: )?Xid \({_ADDRESS}\).*?: (?P<number>\d+),")),
+    (
+        Kind.XID,
+        re.compile(
+            rf"NVRM: (?:GPU at [^:]*: )?Xid \({_ADDRESS}\).*?: (?P<number>\d+),(?:.*?\b(?P<fatal>Fatal|Non-?fatal)\b)?"
+        ),
+    ),
     (Kind.LOST, re.compile(rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus")),
     (Kind.LOADED, re.compile(r"NVRM: loading NVIDIA UNIX")),
 )
@@ -101,8 +108,10 @@ _MICROSECONDS: Final = 1e6
 _MOST: Final = 2000
 
 
-def xid_class(number: int) -> XidClass:
-    """Return what an Xid asks for; one that is not in the catalogue is worth a look."""
+def xid_class(number: int, *, is_fatal: bool = False) -> XidClass:
+    """Return what an Xid asks for; one that is not in the catalogue is worth a look, one of NVLink 5 may be fatal."""
+    if is_fatal and number in _NVLINK_5:
+        return XidClass.RESET
     return _CLASS_OF.get(number, XidClass.WARN)
 
 

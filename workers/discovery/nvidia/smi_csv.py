@@ -14,7 +14,6 @@ from workers import tools
 from workers.discovery.nvidia import words
 from workers.discovery.nvidia.cards import Cards
 from workers.discovery.nvidia.smi_gpu import read_card
-from workers.discovery.nvidia.words import Failed
 from workers.discovery.pci import canonical
 from workers.ports import Machine
 from workers.settings import NodeSettings
@@ -144,11 +143,16 @@ def _row(cells: list[str]) -> Row | None:
         return None
     number, uuid, name, address, memory, version = cells
     is_number = _INDEX.fullmatch(number) is not None
-    if not (is_number or isinstance(words.read(number), Failed)) or not _may_be_uuid(uuid):
+    if not (is_number or _tells_nothing(number)) or not _may_be_uuid(uuid):
         return None
     element = Element("gpu", {"id": address} if canonical(address) else {})
     _fill(element, {"uuid": uuid, "product_name": name, "fb_memory_usage/total": memory})
     return Row(int(number) if is_number else None, uuid if uuid.startswith("GPU-") else None, version, element)
+
+
+def _tells_nothing(cell: str) -> bool:
+    """Tell whether there is a word in place of a value: then a card is there all the same."""
+    return bool(cell) and not isinstance(words.read(cell), str)
 
 
 def _may_be_uuid(cell: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from llmgw.core.hardware.gpus import NvLink
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CARD: Final = re.compile(r"^\s*GPU ([0-9]{1,4}):\s+(.*?)\s*\(UUID:\s*(GPU-\S+?)\)")
 _INSTANCE: Final = re.compile(r"^\s*MIG\s+(.*?)\s+Device\s+([0-9]{1,4}):\s*\(UUID:\s*(MIG-\S+?)\)")
 _LINK: Final = re.compile(r"^\s*Link ([0-9]{1,4}):\s*(.*)$")
@@ -37,7 +38,7 @@ def parse(text: str) -> tuple[ListedCard, ...]:
     """Read `-L`; the numbers of instances begin anew at each card, and both UUID spellings of MIG are taken."""
     cards: dict[str, ListedCard] = {}
     last: ListedCard | None = None
-    for line in text.splitlines():
+    for line in _COLOUR.sub("", text).splitlines():
         if card := _CARD.match(line):
             last = cards.setdefault(card[3], ListedCard(int(card[1]), card[2], card[3]))
         elif last and (part := _INSTANCE.match(line)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.etree.ElementTree import Element
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BEGIN: Final = re.compile(r"<nvidia_smi_log\b")
 _END: Final = "</nvidia_smi_log>"
@@ -81,7 +82,7 @@ class Tree:
 
 def read(text: str) -> Tree:
     """Read XML (`-q -x`) or text (`-q`), whichever was answered; what is neither has no cards."""
-    plain = _CONTROL.sub("", text)
+    plain = _CONTROL.sub("", _COLOUR.sub("", text))
     return read_xml(plain) if _BEGIN.search(plain) else read_text(plain)
 
 

@@ -123,6 +123,29 @@ def test_an_xid_speaks_of_its_own_card_until_the_driver_is_loaded_anew(log, fact
     assert found(log, **facts) == [("unhealthy.xid", *each) for each in told]
 
 
+FATAL, HARMLESS = (f"NVRM: Xid (PCI:0000:9b:00): 149, NETIR_LINK_EVT {word} XC0\n" for word in ("Fatal", "Nonfatal"))
+
+
+@pytest.mark.parametrize(
+    ("log", "facts", "told"),
+    [
+        (FATAL, {}, ("fail", True)),
+        (HARMLESS, {}, ("warn", False)),
+        (FATAL + HARMLESS, {}, ("fail", True)),
+        (FATAL + HARMLESS, {"recovery_action": "none"}, ("warn", False)),
+        (xid(74).replace("python", "Fatal"), {}, ("warn", False)),
+    ],
+)
+def test_a_fatal_error_of_nvlink_keeps_work_away_whatever_follows_it(log, facts, told):
+    assert found(log, **facts) == [("unhealthy.xid", *told)]
+
+
+@pytest.mark.parametrize(("number", "cure"), [(79, "power-cycle the machine"), (119, "nvidia-smi -r -i 3")])
+def test_a_card_that_fell_off_the_bus_is_not_reset_but_power_cycled(number, cure):
+    (finding,) = findings((CARD,), parse(xid(number)))
+    assert cure in finding.cure
+
+
 def test_the_lost_card_is_told_with_its_xid():
     assert found(xid(79), failed="GPU is lost") == [("unhealthy.lost", "fail", True), ("unhealthy.xid", "fail", True)]
 

@@ -141,6 +141,7 @@ def test_one_odd_cell_is_no_lost_card():
         ("2, [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error]", 2, "Unknown Error"),
         (f"2, {uuid(2)[:20]}", 2, "Unknown Error"),
         ("[GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], 535.1", 1, "GPU is lost"),
+        ("[N/A], [N/A], [N/A], [N/A], [N/A], [N/A]", 1, None),
     ],
 )
 def test_a_bad_row_is_one_card_without_a_name(line, index, failed):
@@ -155,6 +156,7 @@ def test_a_bad_row_is_one_card_without_a_name(line, index, failed):
         "index, uuid, name, pci.bus_id, memory.total [MiB], driver_version",
         "WARNING: infoROM is corrupted at gpu 0000:41:00.0",
         "0, 43, P8, a, b, c",
+        ", , , , , ",
         "<process_name>a,b,c,d,e,f</process_name>",
         "2026/07/31 12:49:00.600, 0, [GPU is lost], [GPU is lost], [GPU is lost], x",
     ],

@@ -23,6 +23,10 @@ def test_instances_of_all_profiles_and_spellings(line, slot, profile, instance):
     assert (part.slot, part.profile, part.uuid) == (slot, profile, instance)
 
 
+def test_colours_do_not_matter():
+    assert parse(f"\x1b[4m{HEAD.strip()}\x1b[0m\n") == parse(HEAD)
+
+
 def test_an_instance_above_all_cards_is_nobodys():
     assert [card.instances for card in parse(f"  MIG 1g.10gb Device 0: (UUID: MIG-a)\n{HEAD}")] == [()]
 

@@ -96,6 +96,11 @@ def test_what_stands_around_it_does_not_matter(noise):
     assert uuids(smi_tree.read("\x00".join(a_log(a_card(0))))) == [uuid(0)], "as of another encoding"
 
 
+def test_colours_do_not_matter():
+    (card,) = smi_tree.read(a_log(a_card(0)).replace(uuid(0), f"\x1b[1m{uuid(0)}\x1b[0m")).cards
+    assert card.findtext("uuid") == uuid(0)
+
+
 @pytest.mark.parametrize("attached", ["", "N/A", "-1", "²", "9" * 5000, "many", "1e9", "99999"])
 def test_a_count_that_is_none_is_not_known(attached):
     assert smi_tree.read(a_log(a_card(0)).replace("<attached_gpus>1", f"<attached_gpus>{attached}")).attached is None
