@@ -30,6 +30,8 @@ class Folder:
         if told.text is None and (needed or not _is_unused(told)):
             self._unread.append((name, told.problem))
         word = (told.text or "").strip()
+        if needed and told.text is not None and not word:
+            self.garbled(name, "nothing")
         return word if word and not word.startswith("N/A") else None
 
     def whole(self, name: str) -> int | None:

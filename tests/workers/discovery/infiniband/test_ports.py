@@ -47,6 +47,12 @@ def test_ports_are_sorted_as_people_count():
     assert [port.name for port in ports] == ["mlx5_2:1", "mlx5_2:2", "mlx5_10:1"]
 
 
+def test_a_name_that_is_no_number_costs_no_port():
+    odd = {"/sys/class/infiniband/mlx5_²/ports/²/state": "4: ACTIVE\n", "/sys/class/infiniband/mlx5_0/ports/²/x": ""}
+    ports, problems = find(a_machine(a_port("mlx5_0", gids=[(LOCAL, V1, None)]), (odd, {})))
+    assert ([port.name for port in ports], problems) == (["mlx5_0:1"], ())
+
+
 @pytest.mark.parametrize(
     ("rate", "told"),
     [
@@ -243,7 +249,7 @@ def test_words_that_are_nearly_right_cost_their_fact_alone(file, words):
     assert (port.state, other.is_active) == (PortState.ACTIVE, True)
 
 
-@pytest.mark.parametrize("state", ["banana", OSError(errno.EINVAL, "Invalid argument"), None])
+@pytest.mark.parametrize("state", ["banana", "\n", OSError(errno.EINVAL, "Invalid argument"), None])
 def test_a_state_that_cannot_be_told_is_a_problem(state):
     files, links = a_port("mlx5_0")
     del files["/sys/class/infiniband/mlx5_0/ports/1/state"]
