@@ -18,13 +18,15 @@ CONFIG: Final = "/etc/nvidia-imex/config.cfg"
 CHANNELS: Final = Path("/dev/nvidia-caps-imex-channels")
 _TOOL: Final = "nvidia-imex-ctl"
 _NODE: Final = re.compile(
-    r"^\s*Node #(\d+)\s*(\*)?\s*-\s*(\S+)\s*(?:\*\s*)?-\s*([A-Z_]+)(?:\s*-\s*Version:\s*(\S+))?", re.MULTILINE
+    r"^[ \t]*Node #(\d+)[ \t]*(\*)?[ \t]*-[ \t]*(\S+)[ \t]*(?:\*[ \t]*)?-[ \t]*([A-Z_]+)"
+    r"(?:[ \t]*-[ \t]*Version:[ \t]*(\S+))?",
+    re.MULTILINE,
 )
 _DOMAIN: Final = re.compile(r"Domain State:\s*(\w+)")
-_ROW: Final = re.compile(r"^\s*(\d+)((?:\s+[A-Z*])+)\s*$", re.MULTILINE)
-_STATE: Final = re.compile(r"^\s*([A-Z][A-Z_]+)\s*$", re.MULTILINE)
+_ROW: Final = re.compile(r"^[ \t]*(\d+)((?:[ \t]+[A-Z*])+)[ \t\r]*$", re.MULTILINE)
+_STATE: Final = re.compile(r"^[ \t]*([A-Z][A-Z_]+)[ \t\r]*$", re.MULTILINE)
 _CHANNEL: Final = re.compile(r"channel(\d+)")
-_MAJOR: Final = re.compile(r"^\s*(\d+)\s+nvidia-caps-imex-channels\s*$", re.MULTILINE)
+_MAJOR: Final = re.compile(r"^[ \t]*(\d+)[ \t]+nvidia-caps-imex-channels[ \t]*$", re.MULTILINE)
 
 
 def find(machine: Machine, settings: NodeSettings, gpus: Sequence[Gpu]) -> tuple[Imex | None, tuple[Problem, ...]]:

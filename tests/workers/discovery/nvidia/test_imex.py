@@ -122,3 +122,10 @@ def test_whatever_is_printed_is_read_or_not(text, at):
         told = imex.parse_domain(printed)
         assert told is None or all(node.address for node in told.nodes)
         assert imex.parse_state(printed) is None or imex.parse_state(printed) in printed
+
+
+def test_the_ends_of_lines_and_the_blank_ones_do_not_matter():
+    assert domain(WELL.replace("\n", "\r\n")) == domain(WELL)
+    assert imex.parse_state("\r\n  READY \r\n") == "READY"
+    blank = "\n" * 1_000_000
+    assert (domain(blank), imex.parse_state(blank)) == (None, None)
