@@ -142,7 +142,7 @@ def test_a_fatal_error_of_nvlink_keeps_work_away_whatever_follows_it(log, facts,
 
 @pytest.mark.parametrize(("number", "cure"), [(79, "power-cycle the machine"), (119, "nvidia-smi -r -i 3")])
 def test_a_card_that_fell_off_the_bus_is_not_reset_but_power_cycled(number, cure):
-    (finding,) = findings((CARD,), parse(xid(number)))
+    (finding,) = findings((CARD,), events(xid(number).splitlines()))
     assert cure in finding.cure
 
 
