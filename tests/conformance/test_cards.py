@@ -225,6 +225,15 @@ def test_all_readings(both):
     assert (gpu.remapped_rows.pending, gpu.ecc.tpc_repair_pending, gpu.virtualization) == (True, True, "pass-through")
 
 
+@pytest.mark.parametrize(("reset", "drain", "action"), [(0, 0, "none"), (1, 0, "gpu-reset"), (0, 1, "drain-and-reset")])
+def test_the_two_flags_of_older_drivers(both, reset, drain, action):
+    told = tuple("Yes" if flag else "No" for flag in (reset, drain))
+    block = "<reset_required>{}</reset_required><drain_and_reset_recommended>{}</drain_and_reset_recommended>"
+    card = a_card(0, more=f"<gpu_reset_status>{block.format(*told)}</gpu_reset_status>")
+    both.described([nvml_card(0, **{"field.226": reset, "field.227": drain})], a_log(card))
+    assert both.same().gpus[0].recovery_action == action
+
+
 NOTHING = """
     <gpu_virtualization_mode><virtualization_mode>None</virtualization_mode></gpu_virtualization_mode>
     <ecc_mode><current_ecc>N/A</current_ecc><pending_ecc>N/A</pending_ecc></ecc_mode>

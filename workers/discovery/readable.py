@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from llmgw.core.hardware.fabrics import Attachment, Proposal
 from llmgw.core.hardware.findings import Finding, Problem
-from llmgw.core.hardware.gpus import Driver, Gpu, Imex, MigInstance, NvSwitch, Process, Service
+from llmgw.core.hardware.gpus import Driver, Gpu, GpuFabric, Imex, MigInstance, NvSwitch, Process, Service
 from llmgw.core.hardware.network import Port
 from llmgw.core.units import gib, moment
 from llmgw.core.wire import Inventory
@@ -119,7 +119,7 @@ def _health(gpu: Gpu) -> str:
         "rows wait to be remapped" if rows and rows.pending else None,
         "remapping failed" if rows and rows.failed else None,
         f"needs {gpu.recovery_action}" if gpu.recovery_action not in {None, "none"} else None,
-        f"NVLink fabric {gpu.fabric.state.value}" if gpu.fabric and gpu.fabric.state else None,
+        _nvlink_fabric(gpu.fabric) if gpu.fabric and gpu.fabric.state else None,
         {True: "MIG on", False: None, None: None}[gpu.mig_enabled],
         gpu.virtualization if gpu.virtualization not in {None, "none"} else None,
     )
@@ -184,6 +184,11 @@ def _port(port: Port) -> str:
         f"subnet manager {port.subnet_manager.guid}" if port.subnet_manager else None,
         None if port.roce_gid_index is None else f"RoCE v2 by GID {port.roce_gid_index}",
     )
+
+
+def _nvlink_fabric(fabric: GpuFabric) -> str:
+    status = f" with {fabric.status}" if fabric.status not in {None, "success"} else ""
+    return f"NVLink fabric {fabric.state}{status}"
 
 
 def _fabric(fabric: Attachment) -> Iterator[str]:

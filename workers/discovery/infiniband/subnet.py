@@ -18,6 +18,8 @@ _MASTER: Final = re.compile(
     re.IGNORECASE,
 )
 _FIELD: Final = re.compile(r"^\s*(\S.*?)\.{2,}\s*(.*?)\s*$")
+_NO_ANSWER: Final = re.compile(r"failed: query|query failed|timed out|status \S*110|sm query", re.IGNORECASE)
+"""How sminfo of several ages says that nobody answers at the manager's LID."""
 _DENIED: Final = re.compile(r"open UMAD|failed to open|permission", re.IGNORECASE)
 OTHERS: Final = "other subnet managers"
 """What is not known where saquery does not tell."""
@@ -59,7 +61,7 @@ def _asked(machine: Machine, settings: NodeSettings, port: Port) -> tuple[Port, 
 def _unknown(port: Port, answer: ToolResult) -> Problem:
     fact = f"port {port.name}: subnet manager"
     why, told = _why(answer, "sminfo")
-    if why == "exit":
+    if why == "exit" and _NO_ANSWER.search(answer.out + answer.err):
         text = f"{fact} does not answer: existing connections go on, new ones fail; see to the subnet manager"
     else:
         text = f"{fact} is not known: {told}"

@@ -20,6 +20,7 @@ class Entry(NamedTuple):
     """`{index}` is the card's number."""
 
 
+_NVLINK_ERROR: Final = 74
 _RESET: Final = "end what runs on it, then `nvidia-smi -r -i {index}`; reboot where that is refused"
 CODES: Final = MappingProxyType(
     {
@@ -122,19 +123,24 @@ def _finding(
     excludes: bool = True,
     literal: str = "",
     about: str = "",
-    cure: str = "",
+    entry: Entry | None = None,
 ) -> Finding:
-    entry = CODES[code]
+    entry = entry or CODES[code]
     return Finding(
         code,
         f"GPU {'?' if gpu.index is None else gpu.index}: {text}",
         severity=severity,
         about=about or gpu.uuid or gpu.pci_address or "",
         costs=entry.costs,
-        cure=(cure or entry.cure).replace("{index}", str(gpu.index)),
+        cure=entry.cure.replace("{index}", _for_smi(gpu)),
         literal=cut(literal),
         excludes=excludes,
     )
+
+
+def _for_smi(gpu: Gpu) -> str:
+    """Return what `nvidia-smi -i` takes for a card that may have no number."""
+    return str(gpu.index) if gpu.index is not None else gpu.pci_address or gpu.uuid or "?"
 
 
 def _failed(gpu: Gpu) -> Finding:
@@ -182,8 +188,7 @@ def _recovery(gpu: Gpu) -> Iterator[Finding]:
     action = gpu.recovery_action
     if action in {None, "none"}:
         return
-    soft = action == "drain-p2p"
-    yield _finding("device.unhealthy.recovery", gpu, f"the driver asks for {action}", *_soft(soft), excludes=not soft)
+    yield _finding("device.unhealthy.recovery", gpu, f"the driver asks for {action}")
 
 
 def _xids(gpu: Gpu, events: Sequence[KernelEvent]) -> Iterator[Finding]:
@@ -207,7 +212,7 @@ def _xids(gpu: Gpu, events: Sequence[KernelEvent]) -> Iterator[Finding]:
             *_soft(over),
             excludes=not over,
             literal=event.literal,
-            cure=CODES["device.unhealthy.lost"].cure if kind is XidClass.NODE else "",
+            entry=_of_xid(number, kind),
         )
     lost = next((event for event in mine if event.kind is Kind.LOST), None)
     if lost and 79 not in last and gpu.failed:
@@ -216,8 +221,19 @@ def _xids(gpu: Gpu, events: Sequence[KernelEvent]) -> Iterator[Finding]:
             gpu,
             "has fallen off the bus",
             literal=lost.literal,
-            cure=CODES["device.unhealthy.lost"].cure,
+            entry=_of_xid(79, XidClass.NODE),
         )
+
+
+def _of_xid(number: int | None, kind: XidClass) -> Entry:
+    """Return what an Xid costs and what to do, where a reset is not all, or not it."""
+    entry = CODES["device.unhealthy.xid"]
+    if kind is XidClass.WARN:
+        cure = "look it up in NVIDIA's catalogue of Xid errors; where it comes again, drain the node, reset the card"
+        return entry._replace(costs="nothing yet; it may be the first sign of more", cure=cure)
+    if number == _NVLINK_ERROR:
+        return entry._replace(cure=f"drain the node and see to its NVLinks (`nvidia-smi nvlink -e`); {_RESET}")
+    return entry._replace(cure=CODES["device.unhealthy.lost"].cure) if kind is XidClass.NODE else entry
 
 
 def _of_switches(events: Iterable[KernelEvent]) -> Iterator[Finding]:
@@ -246,7 +262,8 @@ def _fabric(gpu: Gpu) -> Iterator[Finding]:
     told = _fabric_state(fabric, gpu.name or "") or _fabric_health(fabric)
     if told:
         text, severity, excludes = told
-        yield _finding("device.unhealthy.fabric", gpu, text, severity, excludes=excludes)
+        literal = f"state {fabric.state}, status {fabric.status}, health {fabric.health}"
+        yield _finding("device.unhealthy.fabric", gpu, text, severity, excludes=excludes, literal=literal)
 
 
 def _fabric_state(fabric: GpuFabric, name: str) -> tuple[str, Severity, bool] | None:
@@ -274,12 +291,23 @@ def _fabric_health(fabric: GpuFabric) -> tuple[str, Severity, bool] | None:
     return None
 
 
+_GRACE: Final = CODES["device.unhealthy.vgpu-unlicensed"]._replace(
+    costs="nothing yet; it is throttled once its time of grace is over"
+)
+
+
 def _licence(gpu: Gpu) -> Iterator[Finding]:
     licence = gpu.vgpu_licence or ""
     if licence.startswith("unlicensed"):
         bad = "unrestricted" not in licence
         yield _finding(
-            "device.unhealthy.vgpu-unlicensed", gpu, f"its licence: {licence}", *_soft(not bad), excludes=bad
+            "device.unhealthy.vgpu-unlicensed",
+            gpu,
+            f"its licence: {licence}",
+            *_soft(not bad),
+            excludes=bad,
+            entry=None if bad else _GRACE,
+            literal=licence,
         )
 
 

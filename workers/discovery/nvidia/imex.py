@@ -136,12 +136,15 @@ def findings(imex: Imex | None, gpus: Sequence[Gpu], machine: Machine) -> Iterat
     """Say what keeps cards from sharing memory with those of other nodes; within this node they work all the same."""
     if imex is None or not any(gpu.fabric and gpu.fabric.domain for gpu in gpus):
         return
-    if imex.state != "READY":
-        yield _finding(
-            "imex.down", f"IMEX is {imex.state or 'not to be asked'} here", "`systemctl restart nvidia-imex`"
-        )
+    if imex.state is None:
+        cure = "install nvidia-imex and start it; where it is there, see why `nvidia-imex-ctl` does not answer"
+        yield _finding("imex.down", "whether IMEX runs here is not known", cure)
+    elif imex.state != "READY":
+        yield _finding("imex.down", f"IMEX is {imex.state} here", "`systemctl restart nvidia-imex`")
     if imex.domain_state not in {"UP", None}:
-        text = f"the IMEX domain is {imex.domain_state}"
+        late = [f"{node.address} ({node.state})" for node in imex.nodes if node.state != "READY"]
+        who = f": {', '.join(late[:8])}" if late else ""
+        text = f"the IMEX domain is {imex.domain_state}{who}"
         yield _finding("imex.degraded", text, "see to the members that are not READY: `nvidia-imex-ctl -N`")
     if imex.unconnected:
         pairs = ", ".join(f"{a}→{b}" for a, b in imex.unconnected[:8])

@@ -57,8 +57,8 @@ _NVLINK_5: Final = range(144, 151)
 _BY_CLASS: Final = MappingProxyType(
     {
         XidClass.APPLICATION: (13, 31, 32, 43, 45, 68, 69, 94, 137),
-        XidClass.WARN: (63, 74, 92, 121, 154, 168, 172, *_NVLINK_5),
-        XidClass.RESET: (48, 64, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 157, 158, 167, 171),
+        XidClass.WARN: (63, 92, 121, 154, 168, 172, *_NVLINK_5),
+        XidClass.RESET: (48, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 157, 158, 167, 171),
         XidClass.NODE: (79,),
     }
 )
@@ -106,6 +106,8 @@ _PATTERNS: Final = (
 _STAMPS: Final = (re.compile(r"^\[\s*(\d+\.\d+)\]"), re.compile(r"^\d+,\d+,(\d+),[^;]*;"))
 _MICROSECONDS: Final = 1e6
 _MOST: Final = 2000
+_LONGEST: Final = 4096
+"""Of a line; the kernel's own are shorter."""
 
 
 def xid_class(number: int, *, is_fatal: bool = False) -> XidClass:
@@ -122,11 +124,13 @@ def read(machine: Machine, settings: NodeSettings) -> tuple[tuple[KernelEvent, .
 
 
 def _unreadable(words: KernelWords) -> Problem:
-    text = (
-        "the kernel's log may not be read, so Xid errors are not known: let the worker's user read it "
-        "(`sysctl kernel.dmesg_restrict=0`, or the group systemd-journal)"
-    )
-    return Problem(code="kernel-log.not-allowed", fact="kernel log", text=text, literal=cut(words.unknown_because))
+    if "no answer" in words.unknown_because or "held up" in words.unknown_because:
+        code, why = "kernel-log.timeout", "neither dmesg nor journalctl answers in time"
+    else:
+        code = "kernel-log.not-allowed"
+        why = "let the worker's user read it (`sysctl kernel.dmesg_restrict=0`, or the group systemd-journal)"
+    text = f"the kernel's log cannot be read, so Xid errors are not known: {why}"
+    return Problem(code=code, fact="kernel log", text=text, literal=cut(words.unknown_because))
 
 
 def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:
@@ -135,7 +139,7 @@ def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:
 
 
 def _events(lines: Iterable[str]) -> Iterator[KernelEvent]:
-    for line in lines:
+    for line in (line[:_LONGEST] for line in lines):
         for kind, pattern in _PATTERNS:
             if found := pattern.search(line):
                 yield _event(kind, line, found)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from llmgw.core.hardware.gpus import Gpu
+from workers.discovery.nvidia import words
 from workers.discovery.nvidia.nvml_asking import Asker, address, field_of, flag, word
 from workers.discovery.nvidia.nvml_errors import ecc_of, remapped_of, retired_of
 from workers.discovery.nvidia.nvml_fabric import fabric_of
@@ -13,6 +14,8 @@ from workers.discovery.nvidia.nvml_parts import instances_of, memory_of, process
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
 _SLOWDOWN: Final = 1
 _RECOVERY_ACTION: Final = 230
+_RESET_FLAGS: Final = (226, 227)
+"""NVML_FI_DEV_RESET_STATUS and NVML_FI_DEV_DRAIN_AND_RESET_STATUS."""
 _UNKNOWN_PSTATE: Final = 32
 _CORE_SENSOR: Final = 0
 _REASONS: Final = (
@@ -90,8 +93,18 @@ def _manners(asker: Asker, card: Any) -> dict[str, Any]:
         "compute_mode": word(_COMPUTE_MODES, ask("compute_mode", "nvmlDeviceGetComputeMode", card)),
         "virtualization": word(_VIRTUALIZATION, ask("virtualization", "nvmlDeviceGetVirtualizationMode", card)),
         "addressing_mode": word(_ADDRESSING, ask("addressing_mode", "nvmlDeviceGetAddressingMode", card)),
-        "recovery_action": word(_ACTIONS, field_of(asker, card, "recovery_action", _RECOVERY_ACTION)),
+        "recovery_action": _action(asker, card),
     }
+
+
+def _action(asker: Asker, card: Any) -> str | None:
+    """Return what the card asks for; before R565 two flags said it."""
+    told = field_of(asker, card, "recovery_action", _RECOVERY_ACTION)
+    if told is not None:
+        return word(_ACTIONS, told)
+    quiet = Asker(asker.nvml, asker.called)  # newer drivers have them no more, which is no loss
+    reset, drain = (flag(field_of(quiet, card, "recovery_action", number)) for number in _RESET_FLAGS)
+    return words.of_flags(reset=reset, drain=drain)
 
 
 def _inforom(asker: Asker, card: Any) -> bool | None:

@@ -148,10 +148,9 @@ def _action(sheet: Sheet, action: str | None) -> str | None:
     if action not in {None, "none"}:
         return action
     base = "gpu_reset_status"
-    if sheet.one("reset required", words.flag, f"{base}/reset_required"):
-        return "gpu-reset"
+    reset = sheet.one("reset required", words.flag, f"{base}/reset_required")
     drain = sheet.one("drain and reset recommended", words.flag, f"{base}/drain_and_reset_recommended")
-    return "drain-and-reset" if drain else action
+    return action or words.of_flags(reset=reset, drain=drain)
 
 
 def _failed(element: Element, fields: Mapping[str, str]) -> str | None:

@@ -129,6 +129,15 @@ def action(word: str) -> str:
     return _ACTIONS.get(told, told)
 
 
+def of_flags(*, reset: bool | None, drain: bool | None) -> str | None:
+    """Return the action that two flags of drivers before R565 stand for; None where they do not say."""
+    if reset:
+        return "gpu-reset"
+    if drain:
+        return "drain-and-reset"
+    return "none" if reset is False and drain is False else None
+
+
 def licence(word: str) -> str:
     """Read the state of a vGPU's licence, without when it ends: `Licensed (Expiry: 2026-7-7 16:1:44 GMT)`."""
     return re.sub(r"\s*\(expir[^)]*\)", "", lower(word))

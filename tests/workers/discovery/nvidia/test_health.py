@@ -60,7 +60,7 @@ def test_a_healthy_card_has_no_finding():
         ({"remapped_rows": RemappedRows(banks_without_spares=1)}, ("unhealthy.worn", "warn", False)),
         ({"retired_pages": RetiredPages(pending=True)}, ("unhealthy.retired-pages", "fail", True)),
         ({"recovery_action": "gpu-reset"}, ("unhealthy.recovery", "fail", True)),
-        ({"recovery_action": "drain-p2p"}, ("unhealthy.recovery", "warn", False)),
+        ({"recovery_action": "drain-p2p"}, ("unhealthy.recovery", "fail", True)),
         ({"inforom_ok": False}, ("inforom", "warn", False)),
         ({"vgpu_licence": "unlicensed (restricted)"}, ("unhealthy.vgpu-unlicensed", "fail", True)),
         ({"vgpu_licence": "unlicensed (unrestricted)"}, ("unhealthy.vgpu-unlicensed", "warn", False)),
@@ -133,7 +133,7 @@ FATAL, HARMLESS = (f"NVRM: Xid (PCI:0000:9b:00): 149, NETIR_LINK_EVT {word} XC0\
         (HARMLESS, {}, ("warn", False)),
         (FATAL + HARMLESS, {}, ("fail", True)),
         (FATAL + HARMLESS, {"recovery_action": "none"}, ("warn", False)),
-        (xid(74).replace("python", "Fatal"), {}, ("warn", False)),
+        (xid(92).replace("python", "Fatal"), {}, ("warn", False)),
     ],
 )
 def test_a_fatal_error_of_nvlink_keeps_work_away_whatever_follows_it(log, facts, told):
