@@ -6,9 +6,12 @@ from typing import Final
 
 from llmgw.core.hardware.findings import Severity
 from llmgw.core.hardware.network import LinkLayer, Port
+from llmgw.core.units import counted
 from workers import tools
-from workers.doctor.checks.adapters import active_ports, alike, each, nothing
+from workers.doctor.checks.adapters import active_ports, alike, each, hardware_ports, nothing
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, passed, unknown, warned
+from workers.doctor.reading import ibstat
+from workers.doctor.reading.ibstat import SeenPort
 from workers.doctor.reading.verbs import node_of, parse_active_mtus
 from workers.doctor.reading.words import listed, unanswered
 
@@ -49,6 +52,37 @@ def _judge_path(patient: Patient, port: Port, by: str) -> Outcome:
     if by in _NEAR or (by != "SYS" and patient.inventory.architecture == "aarch64"):
         return passed(text, port.name, path=by)
     return failed(text, port.name, path=by) if by == "SYS" else warned(text, port.name, path=by)
+
+
+# --- a second look --------------------------------------------------------------------------------------------------
+
+
+def _second_look(patient: Patient) -> Iterator[Outcome]:
+    ports = {port.name: port for port in hardware_ports(patient)}
+    if not ports:
+        yield nothing(patient, "there is no InfiniBand or RoCE adapter")
+        return
+    answer = tools.ask(patient.machine, patient.settings, "ibstat")
+    seen = {each.name: each for each in ibstat.parse(answer.out)}
+    if not seen:  # it ends with 255 after good ports where one is not its own, so its code says nothing
+        yield unanswered("what the library sees", "ibstat", answer)
+        return
+    odd = [text for name, each in seen.items() if name in ports and (text := _differs(ports[name], each))]
+    missing = sorted(ports.keys() - seen.keys())
+    yield from (warned(text) for text in odd)
+    if missing:
+        yield warned(f"ibstat does not see {listed(missing)}: the user-space library lacks the driver's part")
+    if not odd and not missing:
+        yield passed(f"ibstat says the same of {counted(len(ports), 'port')}")
+
+
+def _differs(port: Port, seen: SeenPort) -> str:
+    is_active = seen.state == "active"
+    if port.state is not None and seen.state and port.is_active != is_active:
+        return f"{port.name}: ibstat says {seen.state}, the kernel {port.state}"
+    if port.rate_gbps and seen.rate_gbps and is_active and abs(port.rate_gbps - seen.rate_gbps) >= 1:
+        return f"{port.name}: ibstat says {seen.rate_gbps:g} Gb/s, the kernel {port.rate_gbps:g}"
+    return ""
 
 
 # --- device nodes ---------------------------------------------------------------------------------------------------
@@ -122,6 +156,17 @@ CHECKS: Final[tuple[Check, ...]] = (
         costs="Data between card and adapter goes through the processor: GPUDirect is slow or not used.",
         fix=Fix("Leave the port out of the fabric, or put the adapter into a slot beside the cards."),
         judge=each(active_ports, _near, "there are no cards, or no active ports"),
+    ),
+    Check(
+        id="port.second-look",
+        group=Group.PORTS,
+        title="The user-space library sees the ports as the kernel does",
+        reads="`ibstat`, against /sys/class/infiniband",
+        rule="Warns where state or rate differ, and for a port that ibstat does not see.",
+        costs="Engines go by the library: a port that it does not see is not used.",
+        fix=Fix("Install rdma-core of this system's version, with the adapter's provider; look again after a change."),
+        judge=_second_look,
+        worst=Severity.WARN,
     ),
     Check(
         id="port.device-nodes",

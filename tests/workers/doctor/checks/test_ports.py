@@ -38,6 +38,18 @@ def near(by):
     return {"gpus": (a_gpu(),), "topology": Topology(pairs=(Pair(a="GPU0", b="mlx5_0", by=by),))}
 
 
+IBSTAT = """CA 'mlx5_0'
+	CA type: MT4129
+	Number of ports: 1
+	Port 1:
+		State: {}
+		Physical state: LinkUp
+		Rate: {}
+		Base lid: 51
+		Link layer: InfiniBand
+"""
+
+
 @pytest.mark.parametrize(
     ("check", "facts", "expected"),
     [
@@ -108,6 +120,12 @@ def near(by):
         ("port.near-gpu", {"ports": (a_port(numa_node=1),), "gpus": (a_gpu(numa_node=0),)}, "fail"),
         ("port.near-gpu", {"ports": (a_port(numa_node=0),), "gpus": (a_gpu(numa_node=0),)}, "pass"),
         ("port.near-gpu", {"ports": (a_port(numa_node=-1),), "gpus": (a_gpu(numa_node=0),)}, "unknown"),
+        ("port.second-look", {}, "not-applicable"),
+        ("port.second-look", {"ports": (a_port(),)}, "unknown"),
+        ("port.second-look", {"ports": (a_port(),), "tools": {"ibstat": IBSTAT.format("Active", 400)}}, "pass"),
+        ("port.second-look", {"ports": (a_port(),), "tools": {"ibstat": IBSTAT.format("Down", 40)}}, "warn"),
+        ("port.second-look", {"ports": (a_port(),), "tools": {"ibstat": IBSTAT.format("Active", 200)}}, "warn"),
+        ("port.second-look", {"ports": TWO, "tools": {"ibstat": IBSTAT.format("Active", 400)}}, "warn"),
         ("port.device-nodes", {"ports": (a_port(),), "files": {}}, "unknown"),
         ("port.device-nodes", {"ports": (a_port(),), "files": {"/sys/module/loop/refcnt": "0\n"}}, "fail"),
         ("port.device-nodes", {"ports": (a_port(),), "files": VERBS}, "fail"),

@@ -78,6 +78,7 @@ DEVINFO = "hca_id:\t{}\n\t\tport:\t1\n\t\t\tactive_mtu:\t\t4096 (5)\n"
 MLNX = "Priority trust state: dscp\nPFC configuration:\n\tpriority    0   1   2   3\n\tenabled     0   0   0   1\n"
 TOOLS = {
     "ibv_devinfo": DEVINFO.format("mlx5_0") + DEVINFO.format("mlx5_1"),
+    "ibstat": "".join(f"CA '{hca}'\n\tPort 1:\n\t\tState: Active\n" for hca in ("mlx5_0", "mlx5_1")),
     "dcb": "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off\n",
     "mlnx_qos": MLNX,
     "ethtool": "NIC statistics:\n     rx_prio3_pause: 5\n",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import FakeMachine
-from workers.doctor.reading import clocks, interfaces, mounts, pcie, procfs, qos, sockets, verbs, words
+from workers.doctor.reading import clocks, ibstat, interfaces, mounts, pcie, procfs, qos, sockets, verbs, words
 from workers.doctor.reading.clocks import Clock
 from workers.doctor.reading.pcie import Bridge
 from workers.doctor.reading.procfs import Limit
@@ -264,3 +264,16 @@ def mangled(draw):
 def test_no_parser_raises(text):
     for parse in PARSERS:
         parse(text)
+
+
+def test_ports_as_ibstat_tells_them():
+    text = "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 40 (FDR10)\n\tPort 2:\n\t\tState: Down\nCA 'x'\n"
+    assert ibstat.parse(text) == (
+        ibstat.SeenPort("mlx5_0:1", "active", 40.0),
+        ibstat.SeenPort("mlx5_0:2", "down", None),
+    )
+
+
+@given(st.text())
+def test_whatever_ibstat_prints_is_read(text):
+    assert all(":" in port.name for port in ibstat.parse(text))
