@@ -190,4 +190,5 @@ def _profile_row(row: ModelRow, position: int, profile: Profile) -> ProfileRow:
         context_length=profile.context_length,
         memory=profile.memory,
         arguments=list(profile.arguments),
+        fabric=profile.fabric or "",
     )

@@ -54,6 +54,7 @@ class ProfileRow(models.Model):
     context_length = models.PositiveIntegerField("context length in tokens", null=True, blank=True)
     memory = models.BigIntegerField("memory per device in bytes", null=True, blank=True)
     arguments = models.JSONField(default=list, blank=True)
+    fabric = models.CharField(max_length=63, blank=True, db_default="")
 
     class Meta:
         ordering = ("position", "id")

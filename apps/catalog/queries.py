@@ -61,6 +61,7 @@ def _profile_of(row: ProfileRow) -> Profile:
         context_length=row.context_length,
         memory=None if row.memory is None else Bytes(row.memory),
         arguments=tuple(row.arguments),
+        fabric=row.fabric or None,
     )
 
 

@@ -79,6 +79,10 @@ class DeviceRow(models.Model):
     """What a person calls it: `3`, `3/mig1`."""
     card = models.CharField(max_length=100, blank=True, db_default="")
     """For a MIG instance the id of its card."""
+    nvlink = models.CharField(max_length=100, blank=True, db_default="")
+    """The group of cards that reach each other by NVLink, named by its first card."""
+    domain = models.CharField(max_length=100, blank=True, db_default="")
+    """The NVLink domain over several nodes."""
 
     class Meta:
         ordering = ("id",)

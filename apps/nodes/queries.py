@@ -89,6 +89,8 @@ def device_of(row: DeviceRow) -> Device:
         index=row.number,
         label=row.label,
         card=row.card or None,
+        nvlink=row.nvlink,
+        domain=row.domain,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from llmgw.core.units import Bytes, NodeName, gib, in_a_row
+from llmgw.core.units import Bytes, NodeName, counted, gib, in_a_row
 
 
 class Event(StrEnum):
@@ -273,18 +273,78 @@ class FabricUnusable:
 
 
 @dataclass(frozen=True, slots=True)
-class OneNodeOnly:
-    """The node is on a fabric, but a replica is placed on one node only by this version."""
+class FabricOther:
+    """The profile names a fabric that this node is not on."""
 
-    code: ClassVar[str] = "placement.one-node"
-    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.MODEL_EDITED})
-    nodes: int
+    code: ClassVar[str] = "fabric.other"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED, Event.MODEL_EDITED})
+    wanted: str
+    attached: tuple[str, ...]
 
     def text(self) -> str:
-        return f"a replica over {self.nodes} nodes cannot be placed by this version, which uses one node for each"
+        return f"wants fabric {self.wanted}, the node is on {', '.join(self.attached) or 'none'}"
 
     def cure(self) -> str:
-        return "use a profile with nodes = 1"
+        return f"declare {self.wanted} in the node's settings, or leave `fabric` out of the profile"
+
+
+@dataclass(frozen=True, slots=True)
+class FabricShort:
+    """The node could take a shard, but too few others that it reaches could, too."""
+
+    code: ClassVar[str] = "fabric.count"
+    cured_by: ClassVar[frozenset[Event]] = frozenset(
+        {Event.REPLICA_STOPPED, Event.NODE_CHANGED, Event.NODE_JOINED, Event.NODE_RETURNED, Event.DEVICE_HEALED}
+    )
+    fabric: str
+    identity: str
+    needed: int
+    able: int
+
+    def text(self) -> str:
+        which = f"{self.fabric} ({self.identity})" if self.identity else self.fabric
+        return f"needs {self.needed} nodes together, {self.able} on {which} could take a part now"
+
+    def cure(self) -> str:
+        return "free devices on other nodes of it, or use a profile with fewer nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class FabricIdentity:
+    """Nodes give one name to several physical networks."""
+
+    code: ClassVar[str] = "fabric.identity"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.NODE_CHANGED})
+    fabric: str
+    identity: str
+    others: tuple[str, ...]
+
+    def text(self) -> str:
+        there = ", ".join(other or "unknown" for other in self.others)
+        return f"its fabric {self.fabric} is {self.identity or 'unknown'}, on other nodes that name is {there}"
+
+    def cure(self) -> str:
+        return (
+            "give each physical network a name of its own in the nodes' settings; `llmgw-node doctor` tells which it is"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RailsApart:
+    """Only ports of one number reach each other, and no number is free on enough nodes."""
+
+    code: ClassVar[str] = "fabric.rails"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.REPLICA_STOPPED, Event.NODE_CHANGED})
+    fabric: str
+    nodes: int
+    devices: int
+
+    def text(self) -> str:
+        rails = counted(self.devices, "rail")
+        return f"needs {rails} of {self.fabric} free on {self.nodes} nodes alike, other ones are free on each"
+
+    def cure(self) -> str:
+        return "free devices so that the same rails are free, or use all devices of each node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +394,18 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     DevicesShort,
     FabricNone,
     FabricUnusable,
-    OneNodeOnly,
+    FabricOther,
+    FabricShort,
+    FabricIdentity,
+    RailsApart,
     WaitingForRetry,
 )
 EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
     WaitingForRetry,
     DeviceClaimed,
     DevicesShort,
+    FabricShort,
+    RailsApart,
     NodeCordoned,
     NodeNotJoined,
     NodeUnreachable,
@@ -351,8 +416,9 @@ EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
     MemoryShort,
     ClassMismatch,
     FabricUnusable,
+    FabricIdentity,
+    FabricOther,
     FabricNone,
-    OneNodeOnly,
     NodeLost,
     NoNodes,
 )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -47,6 +47,8 @@ class Profile:
     """What one device must have free, when the operator knows better than the estimate."""
     arguments: tuple[str, ...] = ()
     """Extra engine arguments, passed through; those that llmgw owns are refused."""
+    fabric: str | None = None
+    """The fabric that a replica over several nodes must go over; None takes any, and an NVLink domain first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ class Model:
 
     def fingerprint(self, profile: Profile) -> str:
         """Tell two starts apart that would differ in what runs: changes when a restart is needed, and only then."""
-        told = repr((self.name, self.source.uri, self.source.sha256, profile))
+        # What stands at its default is left out, so that a new field restarts nothing.
+        said = [(f.name, value) for f in fields(profile) if (value := getattr(profile, f.name)) != f.default]
+        told = repr((self.name, self.source.uri, self.source.sha256, said))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def fingerprints(self) -> frozenset[str]:

@@ -34,7 +34,14 @@ SAID = {
     refusals.FabricUnusable(("a", "b"), ("port.down", "fabric.identity"), ("no light", "two masters")): (
         "fabric a cannot be used: port.down: no light; fabric b cannot be used: fabric.identity: two masters"
     ),
-    refusals.OneNodeOnly(2): "a replica over 2 nodes cannot be placed by this version, which uses one node for each",
+    refusals.FabricOther("compute", ("storage",)): "wants fabric compute, the node is on storage",
+    refusals.FabricShort("compute", "sm:0x1", 4, 3): (
+        "needs 4 nodes together, 3 on compute (sm:0x1) could take a part now"
+    ),
+    refusals.FabricIdentity("compute", "sm:0x1", ("sm:0x2", "")): (
+        "its fabric compute is sm:0x1, on other nodes that name is sm:0x2, unknown"
+    ),
+    refusals.RailsApart("compute", 2, 1): "needs 1 rail of compute free on 2 nodes alike, other ones are free on each",
     refusals.WaitingForRetry(3, 3.6): "failed 3 times in a row, next start in 4 s",
 }
 

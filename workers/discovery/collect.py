@@ -98,7 +98,7 @@ class Collector:
         findings = self._findings(seen, around, net)
         late = tuple(late for inquiry in self._all if (late := inquiry.wait(0).problem))
         return Inventory(
-            devices=(*self._cpu(here.memory, seen.cards), *self._cards(seen, findings, here.memory)),
+            devices=(*self._cpu(here.memory, seen.cards), *self._cards(seen, findings, here.memory, around)),
             cpu_count=here.cpu_count,
             memory_total=here.memory.total or Bytes(0),
             memory_available=here.memory.available,
@@ -173,10 +173,16 @@ class Collector:
         found = (*of_cards, *surroundings.findings(around, seen.cards, self._machine), *net.findings)
         return tuple(sorted(found, key=lambda finding: finding.severity.rank))
 
-    def _cards(self, seen: _Seen, findings: tuple[Finding, ...], memory: Memory) -> tuple[Device, ...]:
-        reserve = self._settings.memory_reserve_bytes
+    def _cards(
+        self, seen: _Seen, findings: tuple[Finding, ...], memory: Memory, around: Surroundings
+    ) -> tuple[Device, ...]:
         return devices.offered(
-            seen.cards, findings=findings, host_memory=memory.total, reserve=reserve, stale_since=seen.stale_since
+            seen.cards,
+            findings=findings,
+            host_memory=memory.total,
+            reserve=self._settings.memory_reserve_bytes,
+            stale_since=seen.stale_since,
+            nvlinked=around.topology.nvlink_domains if around.topology else (),
         )
 
     def _cpu(self, memory: Memory, cards: Cards) -> tuple[Device, ...]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from llmgw.core.hardware.findings import Finding
 from llmgw.core.hardware.gpus import Gpu, MigInstance
 from llmgw.core.units import Bytes, Seconds, moment
@@ -32,12 +34,18 @@ def offered(
     host_memory: Bytes | None,
     reserve: Bytes,
     stale_since: Seconds | None = None,
+    nvlinked: Sequence[Sequence[str]] = (),
 ) -> tuple[Device, ...]:
-    """Return every device that has a name, those that may not be used with their reason."""
+    """Return every device that has a name, those that may not be used with their reason.
+
+    `nvlinked`: UUIDs of the cards that reach each other by NVLink, group by group.
+    """
     stale = ("device.stale", f"the driver has told nothing of it since {moment(stale_since)}") if stale_since else None
     excluding = [finding for finding in findings if finding.excludes]
     host = _Host(host_memory, None if host_memory is None else Bytes(max(0, host_memory - reserve)))
-    return tuple(device for gpu in cards.gpus for device in _of_card(gpu, excluding, host, stale))
+    found = (device for gpu in cards.gpus for device in _of_card(gpu, excluding, host, stale))
+    group_of = {uuid: group[0] for group in nvlinked for uuid in group}
+    return tuple(msgspec.structs.replace(device, nvlink=group_of.get(device.id, "")) for device in found)
 
 
 def uses_host_memory(cards: Cards) -> bool:
@@ -66,6 +74,7 @@ def _of_card(gpu: Gpu, excluding: Sequence[Finding], host: _Host, stale: Ailment
         unhealthy_code=code,
         index=gpu.index,
         label="" if gpu.index is None else str(gpu.index),
+        domain=(gpu.fabric.domain if gpu.fabric else None) or "",
     )
 
 

@@ -121,6 +121,7 @@ class ProfileForm(forms.Form):
     tensor_parallel = Whole(label="tensor parallel", initial="1")
     pipeline_parallel = Whole(label="pipeline parallel", initial="1")
     nodes = Whole(label="nodes", initial="1")
+    fabric = Text(label="fabric", help_text="For several nodes. Empty: any, and an NVLink domain first.")
     quantization = Text(
         label="quantisation", help_text="As the engine writes it: fp8. Empty: as the weights are; llama.cpp: always."
     )

@@ -129,6 +129,7 @@ _PROFILE_SHAPES: Final[Mapping[str, Schema]] = MappingProxyType(
         "context_length": _maybe(WHOLE),
         "memory": _maybe(BYTES),
         "arguments": _many(TEXT),
+        "fabric": _maybe(TEXT),
     }
 )
 _SOURCE: Final[Schema] = {

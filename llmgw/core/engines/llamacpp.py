@@ -140,6 +140,9 @@ def _beyond_llamacpp(profile: Profile) -> Iterator[Problem]:
         message = "llama.cpp takes the quantisation that is in the GGUF file, and no other"
         cure = "leave quantization out, and choose by the model's source among files that are quantised differently"
         yield Problem("quantization", "quantization.in-weights", message, cure)
+    if profile.nodes > 1:
+        message = f"nodes is {profile.nodes}, but llama.cpp runs on one node"
+        yield Problem("nodes", "engine.one-node", message, "set nodes to 1, or use an engine that spans nodes")
     if profile.tensor_parallel > 1:
         message = f"tensor_parallel is {profile.tensor_parallel}, but llama.cpp splits a model by its layers"
         cure = "set tensor_parallel to 1, and pipeline_parallel to the number of devices"

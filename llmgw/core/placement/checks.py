@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from llmgw.core.placement.spanning import groups_of
 from llmgw.core.refusals import (
     ClassMismatch,
     DeviceClaimed,
@@ -12,6 +13,7 @@ from llmgw.core.refusals import (
     DiskShort,
     EngineMissing,
     FabricNone,
+    FabricOther,
     FabricUnusable,
     LabelsMissing,
     MemoryShort,
@@ -19,7 +21,6 @@ from llmgw.core.refusals import (
     NodeLost,
     NodeNotJoined,
     NodeUnreachable,
-    OneNodeOnly,
     Refusal,
 )
 from llmgw.core.units import Bytes, NodeName
@@ -81,13 +82,16 @@ def _cordon(node: Node, _demand: Demand) -> Iterator[Refusal]:
 def _fabric(node: Node, demand: Demand) -> Iterator[Refusal]:
     if demand.profile.nodes == 1:
         return
-    if not node.fabrics:
-        yield FabricNone(demand.profile.nodes)
-    elif all(fabric.unusable for fabric in node.fabrics):
-        told = [(fabric.name, fabric.unusable_code, fabric.unusable or "") for fabric in node.fabrics]
-        yield FabricUnusable(*zip(*told, strict=True))
+    wanted = demand.profile.fabric
+    over = [fabric for fabric in node.fabrics if wanted in {None, fabric.name}]
+    if groups_of(node, wanted):
+        return
+    if over:
+        yield FabricUnusable(*zip(*((f.name, f.unusable_code, f.unusable or "") for f in over), strict=True))
+    elif wanted:
+        yield FabricOther(wanted, tuple(fabric.name for fabric in node.fabrics))
     else:
-        yield OneNodeOnly(demand.profile.nodes)
+        yield FabricNone(demand.profile.nodes)
 
 
 def _engine(node: Node, demand: Demand) -> Iterator[Refusal]:

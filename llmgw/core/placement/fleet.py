@@ -1,13 +1,15 @@
 """Who holds what: counted once in a pass, and kept up while the pass hands out more."""
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from llmgw.core.lifecycle import HOLDING
 from llmgw.core.placement.checks import Need, device_refusals, node_refusals, usable
+from llmgw.core.placement.choosing import by_class, largest_group
 from llmgw.core.placement.ranking import Ranking
 from llmgw.core.refusals import Refusal
-from llmgw.core.units import Bytes, NodeName
+from llmgw.core.units import Bytes, ModelName, NodeName
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node
 
@@ -19,34 +21,51 @@ class Fleet:
         self.nodes: tuple[Node, ...] = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
         self.by_name = {node.name: node for node in self.nodes}
         self._holders: dict[tuple[NodeName, str], list[str]] = {}
-        self._weights = {(shard.node, replica.model) for replica in snapshot.replicas for shard in replica.shards}
+        self._keepers: dict[ModelName, set[NodeName]] = {}
+        self._hosts: dict[ModelName, Counter[NodeName]] = {}
+        self._largest: dict[str, int] = {}
         self._usable: dict[tuple[str, str, str], dict[NodeName, tuple[Device, ...]]] = {}
         self._against: dict[NodeName, dict[Need, tuple[Refusal, ...]]] = {}
         self._rankings: dict[str, Ranking] = {}
         self._count_claims(snapshot)
         for node in self.nodes:
             self._rank(node)
+            for device_class, devices in by_class(node.devices):
+                self._largest[device_class] = max(self._largest.get(device_class, 0), largest_group(devices))
 
     def holders(self, node: NodeName, device: str) -> tuple[str, ...]:
         """Name who is on a device: replica ids, and launch ids of strays."""
         return tuple(self._holders.get((node, device), ()))
 
-    def claim(self, node: NodeName, devices: Sequence[str], holder: str) -> None:
-        """Put somebody on devices."""
+    def claim(self, node: NodeName, devices: Sequence[str], holder: str, model: ModelName) -> None:
+        """Put a replica of a model on devices."""
         for device in devices:
             insort(self._holders.setdefault((node, device), []), holder)
+        self._hosts.setdefault(model, Counter())[node] += 1
         self._rank(self.by_name[node])
 
-    def release(self, node: NodeName, devices: Sequence[str], holder: str) -> None:
-        """Take somebody off devices again."""
+    def release(self, node: NodeName, devices: Sequence[str], holder: str, model: ModelName) -> None:
+        """Take a replica of a model off devices again."""
         for device in devices:
             self._holders[node, device].remove(holder)
+        self._hosts[model][node] -= 1
         self._rank(self.by_name[node])
 
-    def best_first(self, device_class: str, devices: int) -> Iterator[Node]:
-        """Yield the nodes of a class, best first, that may have enough free devices."""
+    def best_first(self, device_class: str, devices: int, model: Model) -> Iterator[Node]:
+        """Yield the nodes of a class, best first, that may have enough free devices.
+
+        Of nodes that are as good, those with the model's weights come before others, and those where a replica of it
+        runs last: what takes one node down then takes fewer of them.
+        """
         ranking = self._rankings.get(device_class)
-        return (self.by_name[name] for name in ranking.best_first(devices)) if ranking else iter(())
+        if ranking is None:
+            return iter(())
+        keepers, hosts = self._keepers.get(model.name), self._hosts.get(model.name)
+        return (self.by_name[name] for name in ranking.best_first(devices, keepers or (), hosts or {}))
+
+    def largest_group(self, device_class: str) -> int:
+        """Return how many devices the largest NVLink group of a class has, taken ones too."""
+        return self._largest.get(device_class, 0)
 
     def usable(self, node: Node, device_class: str, demand: Demand) -> tuple[Device, ...]:
         """Return the devices that would do if nobody were on them: none where the node itself is turned down."""
@@ -66,7 +85,7 @@ class Fleet:
         yield from node_refusals(node, demand, keeps_weights=self.keeps_weights(node, demand.model))
         # Where every device is large enough, how large they would have to be makes no difference.
         memory = demand.memory if any(device.memory < demand.memory for device in node.devices) else Bytes(0)
-        need = Need(demand.profile.device_classes, demand.profile.devices, memory)
+        need = Need(demand.profile.device_classes, demand.profile.devices // demand.profile.nodes, memory)
         known = self._against.setdefault(node.name, {})
         if need not in known:
             known[need] = device_refusals(node, need, self.holders)
@@ -74,9 +93,13 @@ class Fleet:
 
     def keeps_weights(self, node: Node, model: Model) -> bool:
         """Tell whether the model's weights are on the node's disk already, since it was started there."""
-        return (node.name, model.name) in self._weights
+        return node.name in self._keepers.get(model.name, ())
 
     def _count_claims(self, snapshot: ClusterSnapshot) -> None:
+        for replica in snapshot.replicas:
+            self._keepers.setdefault(replica.model, set()).update(shard.node for shard in replica.shards)
+            on = Counter(shard.node for shard in replica.shards if shard.state in HOLDING)
+            self._hosts.setdefault(replica.model, Counter()).update(on)
         held = [(s.node, s.devices, r.id) for r in snapshot.replicas for s in r.shards if s.state in HOLDING]
         stray = [(s.node, s.devices, s.launch_id) for s in snapshot.strays]
         for node, devices, holder in [*held, *stray]:

@@ -116,10 +116,13 @@ class Start(_Action):
     shards: tuple[Part, ...]
     """`(node, devices, rank)` each."""
     why: str
+    fabric: str = ""
+    """What its shards reach each other over; empty on one node, and in an NVLink domain."""
 
     def text(self) -> str:
         on = " and ".join(f"{part.node} ({', '.join(part.devices)})" for part in self.shards)
-        return f"start {self.replica} by profile {self.profile} on {on}: {self.why}"
+        over = f" over {self.fabric}" if self.fabric else ""
+        return f"start {self.replica} by profile {self.profile} on {on}{over}: {self.why}"
 
 
 Action = Lose | Archive | Drain | Stop | Reap | Queue | Start

@@ -133,7 +133,7 @@ class Rollout:
 
     def _placed(self, slot: _Slot, demand: Demand, found: Placement) -> Start:
         for part in found.parts:
-            self.fleet.claim(part.node, part.devices, slot.id)
+            self.fleet.claim(part.node, part.devices, slot.id, self.model.name)
         return Start(
             model=self.model.name,
             ordinal=slot.ordinal,
@@ -143,6 +143,7 @@ class Rollout:
             fingerprint=self.model.fingerprint(demand.profile),
             shards=found.parts,
             why=slot.why,
+            fabric=found.fabric,
         )
 
     def _demands(self) -> list[Demand]:
@@ -168,10 +169,10 @@ class Rollout:
     def _fits_without(self, leaving: Sequence[Replica]) -> bool:
         held = [(s.node, s.devices, one.id) for one in leaving for s in one.shards if s.state in HOLDING]
         for node, devices, holder in held:
-            self.fleet.release(node, devices, holder)
+            self.fleet.release(node, devices, holder, self.model.name)
         fits = any(fitting(self.fleet, demand) for demand in self._demands())
         for node, devices, holder in held:
-            self.fleet.claim(node, devices, holder)
+            self.fleet.claim(node, devices, holder, self.model.name)
         return fits
 
     def _remove(self, leaving: Sequence[Replica], why: str) -> None:

@@ -224,6 +224,7 @@ def _profile(form: _Form) -> Profile:
         context_length=form.maybe("context_length", WHOLE),
         memory=form.maybe("memory", AMOUNT),
         arguments=form.texts("arguments"),
+        fabric=form.maybe("fabric", TEXT),
     )
 
 

@@ -151,9 +151,16 @@ def _profile_arithmetic(profile: Profile) -> Iterator[Problem]:
     if devices % nodes:
         message = f"{devices} devices cannot be shared evenly by {nodes} nodes"
         yield Problem("nodes", "parallel.nodes", message, "use a number of nodes that divides devices")
-    if nodes > 1:
-        message = f"a replica over {nodes} nodes needs a fabric, and none can be declared yet"
-        yield Problem("nodes", "fabric.none", message, "set nodes to 1")
+
+
+def _profile_fabric(profile: Profile) -> Iterator[Problem]:
+    if profile.fabric is None:
+        return
+    if not _NAME.fullmatch(profile.fabric):
+        yield Problem("fabric", "name.form", f"`{_short(profile.fabric)}` cannot name a fabric", _NAME_CURE)
+    elif profile.nodes == 1:
+        message = f"fabric is `{profile.fabric}`, but the replica runs on one node"
+        yield Problem("fabric", "fabric.unneeded", message, "leave fabric out, or set nodes")
 
 
 def _profile_whole(profile: Profile) -> Iterator[Problem]:
@@ -208,6 +215,7 @@ _PROFILE_RULES: Final[tuple[Callable[[Profile], Iterator[Problem]], ...]] = (
     _profile_classes,
     _profile_numbers,
     _profile_arithmetic,
+    _profile_fabric,
     _profile_whole,
     _profile_arguments,
     _profile_engine,

@@ -15,6 +15,7 @@ from llmgw.core.refusals import (
     DiskShort,
     EngineMissing,
     FabricNone,
+    FabricShort,
     FabricUnusable,
     LabelsMissing,
     MemoryShort,
@@ -22,7 +23,6 @@ from llmgw.core.refusals import (
     NodeLost,
     NodeNotJoined,
     NodeUnreachable,
-    OneNodeOnly,
 )
 from llmgw.core.units import GIB, Bytes, NodeName
 from llmgw.core.wanted import Demand
@@ -147,7 +147,7 @@ class TestRefusal:
         said = FabricUnusable(("compute",), ("fabric.no-port",), ("no port has light",))
         assert placed(wanted, nodes=[a_node(gpus=2, fabrics=(dark,))]) == [("n1", said)]
         lit = Attachment(name="storage")
-        assert placed(wanted, nodes=[a_node(gpus=2, fabrics=(dark, lit))]) == [("n1", OneNodeOnly(2))]
+        assert placed(wanted, nodes=[a_node(gpus=2, fabrics=(dark, lit))]) == [("n1", FabricShort("storage", "", 2, 1))]
 
     def test_what_was_found_on_a_device_is_told_with_its_code(self):
         sick = msgspec.structs.replace(a_gpu(0, unhealthy="2 errors"), unhealthy_code="device.unhealthy.ecc", label="0")
@@ -184,11 +184,11 @@ def test_a_fleet_is_kept_up_while_devices_are_handed_out():
     first = place(fleet, demand)
     assert isinstance(first, Placement)
     node, devices, _ = first.parts[0]
-    fleet.claim(node, devices, "smollm2/1")
+    fleet.claim(node, devices, "smollm2/1", model.name)
     refused = place(fleet, demand)
     assert isinstance(refused, Refusals)
     assert [no.refusal for no in refused.refused][-1] == DevicesShort(2, 1)
-    fleet.release(node, devices, "smollm2/1")
+    fleet.release(node, devices, "smollm2/1", model.name)
     assert place(fleet, demand) == first
 
 
@@ -218,6 +218,6 @@ def test_a_thousand_nodes_are_placed_in_a_blink():
     for n in range(2000):
         found = place(fleet, demand)
         assert isinstance(found, Placement)
-        fleet.claim(found.parts[0].node, found.parts[0].devices, f"smollm2/{n}")
+        fleet.claim(found.parts[0].node, found.parts[0].devices, f"smollm2/{n}", model.name)
     assert looked == 2000
     assert isinstance(place(fleet, demand), Refusals)

@@ -124,7 +124,7 @@ class TestArithmetic:
     def test_nodes_share_devices_evenly_and_need_a_fabric(self):
         assert self.on_gpus(devices=4, pipeline_parallel=4, nodes=3) == [
             ("profiles[0].nodes", "parallel.nodes"),
-            ("profiles[0].nodes", "fabric.none"),
+            ("profiles[0].nodes", "engine.one-node"),
         ]
 
     def test_a_cpu_is_used_by_itself(self):
