@@ -365,6 +365,22 @@ class WaitingForRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingForRollout:
+    """The model was edited, and as many replicas are up as may be while the ones from before are replaced."""
+
+    code: ClassVar[str] = "replica.rollout"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.REPLICA_STOPPED, Event.MODEL_EDITED})
+    old: int
+    """Replicas of the version before that are still up."""
+
+    def text(self) -> str:
+        return f"waits for its turn: {self.old} from before the edit still up, and they are replaced one by one"
+
+    def cure(self) -> str:
+        return "wait; if it does not go on, see why the model's other replicas do not start"
+
+
+@dataclass(frozen=True, slots=True)
 class NoNodes:
     """There is no node at all to look at."""
 
@@ -399,9 +415,11 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     FabricIdentity,
     RailsApart,
     WaitingForRetry,
+    WaitingForRollout,
 )
 EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
     WaitingForRetry,
+    WaitingForRollout,
     DeviceClaimed,
     DevicesShort,
     FabricShort,

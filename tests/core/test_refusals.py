@@ -43,6 +43,9 @@ SAID = {
     ),
     refusals.RailsApart("compute", 2, 1): "needs 1 rail of compute free on 2 nodes alike, other ones are free on each",
     refusals.WaitingForRetry(3, 3.6): "failed 3 times in a row, next start in 4 s",
+    refusals.WaitingForRollout(2): (
+        "waits for its turn: 2 from before the edit still up, and they are replaced one by one"
+    ),
 }
 
 

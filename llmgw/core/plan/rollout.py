@@ -7,7 +7,7 @@ from itertools import count, islice
 from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE
 from llmgw.core.placement import Fleet, Placement, Refused, fitting, place
 from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
-from llmgw.core.refusals import WaitingForRetry
+from llmgw.core.refusals import Refusal, WaitingForRetry, WaitingForRollout
 from llmgw.core.units import ReplicaId, Seconds, in_a_row, replica_id
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import NodeState, Replica, State
@@ -90,23 +90,34 @@ class Rollout:
         there = len(self.stay) - len(stopped)
         missing = max(min(self.model.replicas, self.model.replicas + 1 - len(old)) - there, 0)
         again = [one for one in self.stay if one.state in AT_REST and one not in stopped[missing:]]
+        due = [one for one in again if self._is_due(one)]
+        up = len(old) + sum(one.state in LIVE for one in self.stay)
+        room = max(self.model.replicas + 1 - up, 0) if old else len(due)
+        self._hold_back([*due[room:], *stopped[missing:]], len(old))
         coming = [one for one in leaving if not is_unreachable(one, self.fleet)]
         new = max(missing - len(stopped) - len(coming), 0)
         why = "the model was edited" if old else f"{self.model.replicas} wanted, {there} there"
-        return [*(slot for one in again for slot in self._due(one)), *self._new_slots(new, why)]
+        slots = [_Slot(one.id, one.ordinal, one.attempt, _why_again(one), new=False) for one in due[:room]]
+        return [*slots, *self._new_slots(new, why)]
 
     def _new_slots(self, many: int, why: str) -> Iterator[_Slot]:
         taken = {one.ordinal for one in self.replicas}
         free = (ordinal for ordinal in count(1) if ordinal not in taken)
         return (_Slot(replica_id(self.model.name, n), n, 0, why, new=True) for n in islice(free, many))
 
-    def _due(self, one: Replica) -> Iterator[_Slot]:
+    def _is_due(self, one: Replica) -> bool:
         wait = (one.next_try_at or 0.0) - self.now
         if one.state is State.FAILED and wait > 0 and one.fingerprint in self.current:
-            no = Refused(None, None, WaitingForRetry(one.failures, wait))
-            self.done.refusals.append(RefusedReplica(one.id, (no,)))
-        else:
-            yield _Slot(one.id, one.ordinal, one.attempt, _why_again(one), new=False)
+            self._refuse(one, WaitingForRetry(one.failures, wait))
+            return False
+        return True
+
+    def _hold_back(self, waiting: Sequence[Replica], old: int) -> None:
+        for one in waiting:
+            self._refuse(one, WaitingForRollout(old))
+
+    def _refuse(self, one: Replica, no: Refusal) -> None:
+        self.done.refusals.append(RefusedReplica(one.id, (Refused(None, None, no),)))
 
     def _start(self, slots: Sequence[_Slot]) -> list[_Slot]:
         """Start what fits, and return what does not; once one is refused, the others have the same reasons."""
@@ -201,10 +212,11 @@ def is_unreachable(one: Replica, fleet: Fleet) -> bool:
 def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
     """Tell how much a replica would be missed, least first.
 
-    Never started, stopped, out of reach, failed or lost, starting, serving.
+    Never started, stopped, failed or lost, out of reach, starting, serving. What is out of reach counts as running:
+    were it the first to go, it could not, and another would be started in its place.
     """
-    order = {State.QUEUED: 0, State.STOPPED: 1, State.FAILED: 3, State.LOST: 3, State.READY: 5}
-    return (2 if is_unreachable(one, fleet) else order.get(one.state, 4), -one.ordinal)
+    order = {State.QUEUED: 0, State.STOPPED: 1, State.FAILED: 2, State.LOST: 2, State.READY: 5}
+    return (3 if is_unreachable(one, fleet) else order.get(one.state, 4), -one.ordinal)
 
 
 def _why_again(one: Replica) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from llmgw.core.lifecycle import LIVE
 from llmgw.core.plan import Archive, Drain, Lose, Queue, Reap, Start, Stop, plan
-from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry
+from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry, WaitingForRollout
 from llmgw.core.units import Seconds
 from llmgw.core.world import NodeState, State
 from tests.builders import NOW, a_gpu_profile, a_model, a_node, a_replica, a_snapshot, a_stray
@@ -242,6 +242,12 @@ class TestNodes:
         replicas = [a_replica(model, 1), a_replica(model, 2, node="n2")]
         assert actions(nodes=nodes, models=[model], replicas=replicas) == ()
 
+    def test_one_that_failed_goes_before_the_unreachable_one_and_is_not_started_beside_it(self):
+        model = a_model(replicas=1)
+        nodes = [a_node("n1", state=NodeState.UNREACHABLE), a_node("n2")]
+        replicas = [a_replica(model, 1, state=State.FAILED, node="n2"), a_replica(model, 2)]
+        assert lines(nodes=nodes, models=[model], replicas=replicas) == ["archive smollm2/1: 1 wanted, 2 there"]
+
     def test_strays_are_reaped_where_the_node_is_heard(self):
         nodes = [a_node("n1"), a_node("n2", state=NodeState.UNREACHABLE), a_node("n3", state=NodeState.JOINING)]
         strays = [a_stray("n1", "a"), a_stray("n2", "b"), a_stray("n3", "c"), a_stray("n4", "d")]
@@ -295,6 +301,31 @@ class TestEdited:
             assert sum(one.state is State.READY for one in fleet.replicas) >= 2
             fleet = settled(fleet)
         assert {one.fingerprint for one in fleet.replicas} == model.fingerprints()
+
+    def test_what_had_failed_before_the_edit_comes_back_one_by_one(self):
+        before, model = self.edited(replicas=2)
+        replicas = [
+            *(a_replica(before, n) for n in (1, 2)),
+            *(a_replica(before, n, state=State.FAILED) for n in (3, 4)),
+        ]
+        done = plan(a_snapshot(nodes=[a_node(slots=9)], models=[model], replicas=replicas), NOW)
+        assert [one.text()[:15] for one in done.actions] == ["start smollm2/3"]
+        assert [(one.replica, one.refusals) for one in done.refusals] == [
+            ("smollm2/4", ((None, None, WaitingForRollout(2)),))
+        ]
+
+    def test_what_has_stopped_says_that_it_waits_for_its_turn(self):
+        before, model = self.edited(replicas=2)
+        replicas = [
+            *(a_replica(before, n) for n in (1, 2)),
+            a_replica(before, 3, state=State.STOPPED),
+            a_replica(model, 4, state=State.LOADING),
+        ]
+        done = plan(a_snapshot(nodes=[a_node(slots=9)], models=[model], replicas=replicas), NOW)
+        assert done.actions == ()
+        assert [(one.replica, one.refusals) for one in done.refusals] == [
+            ("smollm2/3", ((None, None, WaitingForRollout(2)),))
+        ]
 
     def test_while_one_makes_way_no_other_does(self):
         before, model = self.edited(replicas=2)
