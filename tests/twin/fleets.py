@@ -1,0 +1,100 @@
+"""Fleets and catalogs drawn from dice: small enough to be read when one of them breaks something."""
+
+import random
+from dataclasses import dataclass
+
+from llmgw.core.units import GIB, Bytes, ModelName, NodeName
+from llmgw.core.wanted import Model, Profile, Source
+from llmgw.core.world import Device, DeviceKind, Node, NodeState
+
+MIG = "h100-80g-mig-3g.40gb"
+CLASSES = {"h100-80g": 80, "l40s-45g": 45, "a100-40g": 40}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a history begins: the nodes, of which some join later, and all models that may be declared."""
+
+    nodes: tuple[Node, ...]
+    models: tuple[Model, ...]
+    absent: tuple[str, ...] = ()
+    """Names of nodes that have not joined yet, and of models that are not declared yet."""
+
+
+def a_scene(dice: random.Random) -> Scene:
+    nodes = tuple(_node(dice, f"n{n}") for n in range(1, dice.randint(1, 5) + 1))
+    models = tuple(_model(dice, name) for name in "abcd"[: dice.randint(1, 4)])
+    names = [*(node.name for node in nodes), *(model.name for model in models)]
+    return Scene(nodes, models, tuple(name for name in names if dice.random() < 0.15))
+
+
+def _node(dice: random.Random, name: str) -> Node:
+    cpu = Device("cpu", DeviceKind.CPU, "cpu", Bytes(64 * GIB), dice.choice([1, 1, 2, 4]))
+    return Node(
+        NodeName(name),
+        NodeState.READY,
+        "127.0.0.1",
+        1,
+        devices=(cpu, *_devices(dice)),
+        engines=frozenset(dice.choice([["llamacpp"]] * 5 + [["vllm"], ["llamacpp", "vllm"]])),
+        disk_free=dice.choice([None, Bytes(30 * GIB), Bytes(1000 * GIB), Bytes(1000 * GIB)]),
+        cordoned=dice.random() < 0.08,
+        labels={"zone": dice.choice("ab")},
+    )
+
+
+def _devices(dice: random.Random) -> list[Device]:
+    """A node has cards of one class, some of them split, or two classes, or none."""
+    many = dice.choice([0, 1, 2, 2, 4, 4, 8])
+    classes = dice.sample(sorted(CLASSES), dice.choice([1, 1, 1, 2]))
+    devices = []
+    for index in range(many):
+        device_class = dice.choice(classes)
+        if device_class == "h100-80g" and dice.random() < 0.2:
+            devices += [_mig(dice, index, part) for part in (1, 2)]
+        else:
+            devices.append(_gpu(dice, index, device_class))
+    return devices
+
+
+def _gpu(dice: random.Random, index: int, device_class: str) -> Device:
+    memory = Bytes(CLASSES[device_class] * GIB)
+    return Device(f"GPU-{index}", DeviceKind.GPU, device_class, memory, unhealthy=_ill(dice), index=index)
+
+
+def _mig(dice: random.Random, card: int, part: int) -> Device:
+    number = 1000 + 100 * card + part
+    return Device(
+        f"MIG-{card}-{part}", DeviceKind.MIG, MIG, Bytes(40 * GIB), unhealthy=_ill(dice), index=number, card=str(card)
+    )
+
+
+def _ill(dice: random.Random) -> str | None:
+    return "it fell off the bus" if dice.random() < 0.06 else None
+
+
+def _profiles() -> list[Profile]:
+    return [
+        Profile("cpu", "llamacpp"),
+        Profile("one", "llamacpp", ("h100-80g",)),
+        Profile("any", "llamacpp", ("l40s-45g", "h100-80g", "a100-40g")),
+        Profile("two", "llamacpp", ("h100-80g", "a100-40g"), 2, 2),
+        Profile("four", "llamacpp", ("h100-80g",), 4, 4),
+        Profile("eight", "vllm", ("h100-80g",), 8, 8),
+        Profile("mig", "llamacpp", (MIG,)),
+        Profile("large", "llamacpp", ("a100-40g", "l40s-45g"), memory=Bytes(44 * GIB)),
+        Profile("wide", "llamacpp", ("h100-80g",), 4, 2, 2, 2),
+    ]
+
+
+def _model(dice: random.Random, name: str) -> Model:
+    copied = dice.random() < 0.3
+    size = Bytes(dice.choice([2, 28, 60]) * GIB) if copied or dice.random() < 0.3 else None
+    return Model(
+        ModelName(name),
+        Source("hf://a/b/c.gguf" if copied else "file:///weights.gguf", size),
+        tuple(dice.sample(_profiles(), dice.choice([1, 1, 2, 2, 3]))),
+        replicas=dice.choice([0, 1, 1, 2, 2, 3, 4, 6]),
+        priority=dice.choice([0, 0, 0, 1, -1]),
+        labels={"zone": "a"} if dice.random() < 0.15 else {},
+    )
