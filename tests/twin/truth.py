@@ -158,11 +158,15 @@ def _claimed(truth: Truth, said: Any, node: Node, model: Model, profile: Profile
 
 def _short(truth: Truth, said: Any, node: Node, model: Model, profile: Profile) -> bool:
     free = truth.free(node, model, profile)
-    return said.needed == profile.devices > said.free == free > 0
+    return said.needed == profile.devices // profile.nodes > said.free == free > 0
 
 
 def _fabric(truth: Truth, said: Any, node: Node, model: Model, profile: Profile) -> bool:
-    return said.nodes == profile.nodes > 1 and bool(node.fabrics) == isinstance(said, no.OneNodeOnly)
+    return said.nodes == profile.nodes > 1 and not node.fabrics
+
+
+def _too_few(truth: Truth, said: Any, node: Node, model: Model, profile: Profile) -> bool:
+    return said.needed == profile.nodes > said.able > 0
 
 
 _CHECKS: Final[Mapping[type, Callable[[Truth, Any, Node, Model, Profile], bool]]] = {
@@ -179,6 +183,6 @@ _CHECKS: Final[Mapping[type, Callable[[Truth, Any, Node, Model, Profile], bool]]
     no.DeviceClaimed: _claimed,
     no.DevicesShort: _short,
     no.FabricNone: _fabric,
-    no.OneNodeOnly: _fabric,
+    no.FabricShort: _too_few,
 }
 """A reason that is not here is counted, and not looked into."""
