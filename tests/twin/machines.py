@@ -68,8 +68,8 @@ class Machine:
     """Launches that are over here, so that no order that comes late starts them again."""
 
     def take(self, order: Message) -> None:
-        """Carry an order out; one of another epoch is let lie, one that was taken before is only answered again."""
-        if order.epoch != self.epoch:
+        """Carry an order out; one of another epoch or life is let lie, one taken before is only answered again."""
+        if order.epoch != self.epoch or self.fresh:
             return
         self.answers.append(order.order)
         engine = self.engines.get(order.launch_id)
