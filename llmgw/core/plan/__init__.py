@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llmgw.core.lifecycle import HOLDING, LIVE, Happened, NotAllowed, after
+from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE, Happened, NotAllowed, after
 from llmgw.core.placement import Fleet
 from llmgw.core.plan.actions import (
     Action,
@@ -109,7 +109,15 @@ def _by_model(replicas: Sequence[Replica]) -> dict[ModelName, Sequence[Replica]]
 
 
 def _reaps(snapshot: ClusterSnapshot, fleet: Fleet) -> Iterator[Reap]:
-    for stray in sorted(snapshot.strays, key=lambda one: (one.node, one.launch_id)):
-        node = fleet.by_name.get(stray.node)
-        if node and node.state is NodeState.READY and not stray.stopping:
-            yield Reap(stray.node, stray.launch_id, "no replica owns it")
+    """End what serves nobody: engines that no replica owns, and what is left of a replica whose other part failed."""
+    strays = [(one.node, one.launch_id, "no replica owns it") for one in snapshot.strays if not one.stopping]
+    parts = [
+        (shard.node, shard.launch_id, f"{replica.id} is {replica.state.value}, and this is a part of it")
+        for replica in snapshot.replicas
+        if replica.state in AT_REST
+        for shard in replica.shards
+        if shard.state in LIVE - GOING
+    ]
+    for node, launch_id, why in sorted([*strays, *parts]):
+        if node in fleet.by_name and fleet.by_name[node].state is NodeState.READY:
+            yield Reap(node, launch_id, why)

@@ -73,7 +73,7 @@ class Stop(_Action):
 
 @dataclass(frozen=True, slots=True)
 class Reap(_Action):
-    """Stop an engine that no replica owns."""
+    """Stop an engine that no replica owns, or that is the rest of one that has failed."""
 
     code: ClassVar[str] = "reap"
     node: NodeName

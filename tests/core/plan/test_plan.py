@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.lifecycle import LIVE
 from llmgw.core.plan import Archive, Drain, Lose, Queue, Reap, Start, Stop, plan
 from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry, WaitingForRollout
-from llmgw.core.units import Seconds
+from llmgw.core.units import LaunchId, NodeName, Seconds
 from llmgw.core.world import NodeState, State
-from tests.builders import NOW, a_gpu_profile, a_model, a_node, a_replica, a_snapshot, a_stray
+from tests.builders import NOW, a_gpu_profile, a_model, a_node, a_replica, a_shard, a_snapshot, a_stray
 from tests.core.fleet_after import carried_out, settled
 
 
@@ -252,6 +253,21 @@ class TestNodes:
         nodes = [a_node("n1"), a_node("n2", state=NodeState.UNREACHABLE), a_node("n3", state=NodeState.JOINING)]
         strays = [a_stray("n1", "a"), a_stray("n2", "b"), a_stray("n3", "c"), a_stray("n4", "d")]
         assert lines(nodes=nodes, strays=strays) == ["reap a on n1: no replica owns it"]
+
+    @pytest.mark.parametrize("wait", [3, -1])
+    def test_what_is_left_of_a_replica_whose_other_part_failed_is_reaped(self, wait):
+        profile = a_gpu_profile(devices=2, nodes=2, tensor_parallel=1)
+        model = a_model(profiles=[profile])
+        shards = (a_shard("n1", ("GPU-0",), State.FAILED, "a"), a_shard("n2", ("GPU-0",), State.READY, "b"))
+        failed = a_replica(model, state=State.FAILED, failures=1, next_try_at=Seconds(NOW + wait))
+        fleet = a_snapshot(
+            nodes=[a_node(name, gpus=2, fabrics=(Attachment(name="compute"),)) for name in ("n1", "n2")],
+            models=[model],
+            replicas=[replace(failed, shards=shards)],
+        )
+        done = plan(fleet, NOW)
+        assert done.actions[0] == Reap(NodeName("n2"), LaunchId("b"), "smollm2/1 is failed, and this is a part of it")
+        assert [type(one) for one in done.actions[1:]] == ([] if wait > 0 else [Start])
 
     def test_a_stray_is_reaped_once_and_holds_its_place_until_it_is_gone(self):
         done = plan(a_snapshot(nodes=[a_node(slots=1)], models=[a_model()], strays=[a_stray(stopping=True)]), NOW)
