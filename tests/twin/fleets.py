@@ -3,6 +3,9 @@
 import random
 from dataclasses import dataclass
 
+import msgspec
+
+from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.units import GIB, Bytes, ModelName, NodeName
 from llmgw.core.wanted import Model, Profile, Source
 from llmgw.core.world import Device, DeviceKind, Node, NodeState
@@ -40,6 +43,24 @@ def _node(dice: random.Random, name: str) -> Node:
         disk_free=dice.choice([None, Bytes(30 * GIB), Bytes(1000 * GIB), Bytes(1000 * GIB)]),
         cordoned=dice.random() < 0.08,
         labels={"zone": dice.choice("ab")},
+        fabrics=_fabrics(dice),
+    )
+
+
+def _fabrics(dice: random.Random) -> tuple[Attachment, ...]:
+    """Most are on the same network; some on another of the same name, some on none, some cannot use it."""
+    if dice.random() < 0.3:
+        return ()
+    identity = dice.choice(["sm:0x1"] * 4 + ["sm:0x2"])
+    unusable = dice.random() < 0.1
+    return (
+        Attachment(
+            name="compute",
+            identities=(identity,),
+            rail_only=dice.random() < 0.1,
+            unusable="no port has light" if unusable else None,
+            unusable_code="fabric.no-port" if unusable else "",
+        ),
     )
 
 
@@ -47,13 +68,16 @@ def _devices(dice: random.Random) -> list[Device]:
     """A node has cards of one class, some of them split, or two classes, or none."""
     many = dice.choice([0, 1, 2, 2, 4, 4, 8])
     classes = dice.sample(sorted(CLASSES), dice.choice([1, 1, 1, 2]))
+    in_group = dice.choice([0, 0, 2, 8])
+    domain = "rack-1.1" if dice.random() < 0.1 else ""
     devices = []
     for index in range(many):
         device_class = dice.choice(classes)
         if device_class == "h100-80g" and dice.random() < 0.2:
             devices += [_mig(dice, index, part) for part in (1, 2)]
         else:
-            devices.append(_gpu(dice, index, device_class))
+            joined = f"GPU-{index - index % in_group}" if in_group else ""
+            devices.append(msgspec.structs.replace(_gpu(dice, index, device_class), nvlink=joined, domain=domain))
     return devices
 
 
@@ -84,6 +108,8 @@ def _profiles() -> list[Profile]:
         Profile("mig", "llamacpp", (MIG,)),
         Profile("large", "llamacpp", ("a100-40g", "l40s-45g"), memory=Bytes(44 * GIB)),
         Profile("wide", "llamacpp", ("h100-80g",), 4, 2, 2, 2),
+        Profile("pair", "llamacpp", ("a100-40g", "h100-80g", "l40s-45g"), 2, 1, 2, 2),
+        Profile("far", "llamacpp", ("l40s-45g", "a100-40g"), 3, 1, 3, 3, fabric="compute"),
     ]
 
 

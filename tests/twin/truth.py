@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from llmgw.core import refusals as no
@@ -50,7 +51,21 @@ class Truth:
                 return "devices of several classes"
             if not all(self.fits(device, model, profile) for device in chosen):
                 return "a device that is ill, too small, or of another class"
-        return "" if len(start.shards) == profile.nodes else "the wrong number of nodes"
+        nodes = {part.node for part in start.shards}
+        if not len(start.shards) == len(nodes) == profile.nodes:
+            return "the wrong number of nodes"
+        shared = set.intersection(*(self.groups(self.nodes[name], profile) for name in nodes))
+        return "" if shared or profile.nodes == 1 else "nodes that do not reach each other"
+
+    def groups(self, node: Node, profile: Profile) -> set[tuple[str, ...]]:
+        """Name the NVLink domains and the networks that join a node to others."""
+        domains = {("nvlink", device.domain) for device in node.devices if device.domain and not profile.fabric}
+        networks = {
+            (fabric.name, *fabric.identities)
+            for fabric in node.fabrics
+            if not fabric.unusable and profile.fabric in (None, fabric.name)
+        }
+        return domains | networks
 
     def against_node(self, node: Node, model: Model, profile: Profile) -> Iterator[str]:
         """Say what speaks against a node as a whole."""
@@ -103,8 +118,25 @@ class Truth:
 
     def _could(self, node: Node, model: Model, profile: Profile) -> bool:
         if profile.nodes > 1:
-            return False
+            return self._could_with_others(node, model, profile)
         return not any(self.against_node(node, model, profile)) and self.free(node, model, profile) >= profile.devices
+
+    def _could_with_others(self, node: Node, model: Model, profile: Profile) -> bool:
+        """Tell whether enough nodes of one group have enough of one class; where rails matter, that is not all."""
+        needed = profile.devices // profile.nodes
+        for device_class in profile.device_classes:
+            one = replace(profile, device_classes=(device_class,))
+            able = [
+                other
+                for other in self.nodes.values()
+                if not any(self.against_node(other, model, one)) and self.free(other, model, one) >= needed
+            ]
+            for group in self.groups(node, profile) if node in able else ():
+                there = [other for other in able if group in self.groups(other, profile)]
+                is_rail_only = any(fabric.rail_only for other in there for fabric in other.fabrics)
+                if len(there) >= profile.nodes and not is_rail_only:
+                    return True
+        return False
 
 
 def _device(node: Node, name: str) -> Device:
