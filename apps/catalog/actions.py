@@ -172,6 +172,7 @@ def _columns(model: Model) -> dict[str, Any]:
         "replicas": model.replicas,
         "priority": model.priority,
         "labels": dict(model.labels),
+        "facts": validation.facts_to_document(model.facts) if model.facts else None,
     }
 
 

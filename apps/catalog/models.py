@@ -22,6 +22,7 @@ class ModelRow(models.Model):
     replicas = models.PositiveIntegerField("replicas wanted", default=1)
     priority = models.IntegerField(default=0)
     labels = models.JSONField(default=dict, blank=True)
+    facts = models.JSONField("what is known of it", null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField()
     changed_at = models.DateTimeField()

@@ -45,6 +45,7 @@ def model_of(row: ModelRow) -> Model:
         aliases=tuple(row.aliases),
         priority=row.priority,
         labels=dict(row.labels),
+        facts=validation.facts_from_document(row.facts),
     )
 
 

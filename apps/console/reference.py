@@ -18,7 +18,7 @@ from llmgw.core.hardware.examination import Cure, Examination, Examined
 from llmgw.core.hardware.findings import Finding, Problem
 from llmgw.core.lifecycle import AT_REST, TRANSITIONS
 from llmgw.core.refusals import REFUSALS, Refusal
-from llmgw.core.validation import document, rules
+from llmgw.core.validation import document, facts, form, rules, shape
 from llmgw.core.validation import sources as weights
 from llmgw.core.world import State
 
@@ -51,7 +51,7 @@ def refusals_page() -> str:
 
 def problems_page() -> str:
     """List every problem that validation can find in a declared model."""
-    found = sorted(sources.problems_of(document, rules, weights, llamacpp))
+    found = sorted(sources.problems_of(form, document, facts, rules, shape, weights, llamacpp))
     rows = [f"| `{told.code}` | {_cell(told.message)} | {_cell(told.cure)} |" for told in found]
     return page(
         "Problems of a declaration",

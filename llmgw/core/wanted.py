@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from llmgw.core.estimates.architecture import Facts
+from llmgw.core.estimates.fit import Estimate, Split, Unknown, estimate
 from llmgw.core.units import MIB, Bytes, ModelName
 
 CPU_CLASS = "cpu"
@@ -64,6 +66,8 @@ class Model:
     priority: int = 0
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """A node must carry all of these labels to run a replica."""
+    facts: Facts | None = None
+    """What is known of its shape and weights; with it, memory is worked out and not guessed."""
 
     def fingerprint(self, profile: Profile) -> str:
         """Tell two starts apart that would differ in what runs: changes when a restart is needed, and only then."""
@@ -85,18 +89,34 @@ class Demand:
     profile: Profile
 
     @property
-    def memory(self) -> Bytes:
-        """Estimate what one device must hold, in bytes; 0 when nothing is known.
+    def split(self) -> Split:
+        """Say how the replica is spread, for an estimate."""
+        on_cpu = self.profile.device_classes == (CPU_CLASS,)
+        return Split(self.profile.engine, self.profile.tensor_parallel, self.profile.pipeline_parallel, on_cpu)
 
-        Weights split over the devices plus a quarter and 256 MiB for the cache and the engine itself. A declared
-        `memory` wins.
+    @property
+    def memory(self) -> Bytes:
+        """Return what one device must hold, in bytes; 0 when nothing is known.
+
+        What the profile declares; else what the model's facts come to; else the weights split over the devices, and a
+        quarter and 256 MiB for the cache and the engine itself.
         """
         if self.profile.memory is not None:
             return self.profile.memory
+        told = self.estimate()
+        if isinstance(told, Estimate):
+            return told.total
         if self.model.source.size is None:
             return Bytes(0)
         share = self.model.source.size // self.profile.devices
         return Bytes(share + share // 4 + 256 * MIB)
+
+    def estimate(self) -> Estimate | Unknown | None:
+        """Work out what one device must hold by the model's facts; None where there are none."""
+        facts = self.model.facts
+        if facts is not None and facts.weights is None and self.model.source.size is not None:
+            facts = replace(facts, weights=self.model.source.size)
+        return estimate(facts, self.split, self.profile.context_length) if facts else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import yaml
 from django import forms
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
@@ -94,6 +95,23 @@ class Lines(Text):
         return "\n".join(value or ())
 
 
+class Mapped(Lines):
+    """A mapping, as YAML; what is none is left as it was typed, for the rules to turn down."""
+
+    def clean(self, value: Any) -> Any:
+        """Read the mapping."""
+        text = Text.clean(self, value)
+        try:
+            told = yaml.safe_load(text) if text else None
+        except (yaml.YAMLError, RecursionError):
+            return text
+        return told if told is None or isinstance(told, dict) else text
+
+    def written(self, value: Any) -> str:
+        """Write it as it stands in a catalog file."""
+        return yaml.safe_dump(value, sort_keys=False, default_flow_style=None).strip() if value else ""
+
+
 class Pairs(Lines):
     """Labels, `key=value` each."""
 
@@ -145,6 +163,10 @@ class ModelForm(forms.Form):
     priority = Whole(label="priority", initial="0", help_text="The higher is placed first.")
     aliases = Commas(label="aliases", help_text="Other names that it is served under, with commas.")
     labels = Pairs(label="labels that a node must carry", help_text="key=value, one a line.")
+    facts = Mapped(
+        label="what is known of it",
+        help_text="Shape and weights, as <code>manage.py inspect</code> prints them. Empty: memory is guessed by size.",
+    )
     reason = Text(label="why", help_text="For the audit.")
     revision = forms.CharField(required=False, widget=forms.HiddenInput)
 

@@ -143,10 +143,11 @@ _DOCUMENT: Final[dict[str, Schema]] = {
     "replicas": WHOLE,
     "priority": WHOLE,
     "labels": _PAIRS,
+    "facts": {"type": "object", "description": "What is known of its shape and weights; see the how-to of models."},
     "profiles": _many(schema("Profile")),
 }
 _PROFILE_DEFAULTS: Final = tuple(key for key in PROFILE_KEYS if key not in ("name", "engine"))
-_LEFT_OUT: Final = ("name", "aliases", "priority", "labels", "replicas", "profiles")
+_LEFT_OUT: Final = ("name", "aliases", "priority", "labels", "replicas", "facts", "profiles")
 _FORESEEN: Final[dict[str, Schema]] = {"dry_run": YES_NO, "plan": _maybe(schema("Plan"))}
 _REPLICA: Final[dict[str, Schema]] = {
     "name": TEXT,
@@ -201,6 +202,7 @@ SHAPES: Final[Mapping[str, Schema]] = MappingProxyType(
             "aliases",
             "priority",
             "labels",
+            "facts",
             *_FORESEEN,
         ),
         "Applied": _object(

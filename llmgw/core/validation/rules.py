@@ -8,6 +8,7 @@ from typing import Final
 
 from llmgw.core.engines import ENGINES
 from llmgw.core.units import GIB, gib
+from llmgw.core.validation.shape import shape_problems
 from llmgw.core.validation.sources import source_problems
 from llmgw.core.wanted import CPU_CLASS, Model, Problem, Profile
 
@@ -95,8 +96,9 @@ def _profiles(model: Model) -> Iterator[Problem]:
         if times[profile.name] > 1:
             message = f"{times[profile.name]} profiles are named `{_short(profile.name)}`"
             yield Problem(f"{at}.name", "profile.twice", message, "give each its own name")
-        for rule in _PROFILE_RULES:
-            for p in rule(profile):
+        by_shape = shape_problems(profile, model.facts.architecture) if model.facts else ()
+        for rule in (*(rule(profile) for rule in _PROFILE_RULES), by_shape):
+            for p in rule:
                 yield Problem(f"{at}.{p.field}", p.code, p.message, p.cure)
 
 
