@@ -1,11 +1,11 @@
 """Wanted against actual: one pure look at a snapshot, ending in actions and refusals."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE, Happened, NotAllowed, after
+from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE, Happened, NotAllowed, after, of_replica
 from llmgw.core.placement import Fleet
 from llmgw.core.plan.actions import (
     Action,
@@ -22,7 +22,7 @@ from llmgw.core.plan.actions import (
 )
 from llmgw.core.plan.rollout import Rollout, removal
 from llmgw.core.units import ModelName, NodeName, Seconds
-from llmgw.core.world import ClusterSnapshot, NodeState, Replica, Shard, State
+from llmgw.core.world import ClusterSnapshot, NodeState, Replica, State
 
 __all__ = [
     "Action",
@@ -87,18 +87,28 @@ def _gone(state: NodeState | None) -> bool:
 
 def _with_losses(snapshot: ClusterSnapshot, losses: Sequence[Lose]) -> ClusterSnapshot:
     """See the fleet as it is once the losses are written down."""
+    if not losses:
+        return snapshot
     lost = {loss.replica for loss in losses}
-    return replace(snapshot, replicas=tuple(_lost(one) if one.id in lost else one for one in snapshot.replicas))
+    heard = {node.name for node in snapshot.nodes if not _gone(node.state)}
+    return replace(snapshot, replicas=tuple(_lost(one, heard) if one.id in lost else one for one in snapshot.replicas))
 
 
-def _lost(replica: Replica) -> Replica:
-    shards = tuple(replace(shard, state=_after_loss(shard)) for shard in replica.shards)
-    return replace(replica, state=_after_loss(replica), shards=shards)
+def _lost(replica: Replica, there: Collection[NodeName]) -> Replica:
+    """Give up what ran on lost nodes; what other nodes have of the same replica is told to end, and holds its place."""
+    shards = tuple(
+        replace(one, state=_moved(one.state, Happened.STOP_ASKED if one.node in there else Happened.NODE_LOST))
+        for one in replica.shards
+    )
+    states = [shard.state for shard in shards]
+    return replace(
+        replica, state=of_replica(states) if states else _moved(replica.state, Happened.NODE_LOST), shards=shards
+    )
 
 
-def _after_loss(one: Replica | Shard) -> State:
-    moved = after(one.state, Happened.NODE_LOST)
-    return one.state if isinstance(moved, NotAllowed) else moved
+def _moved(state: State, happened: Happened) -> State:
+    moved = after(state, happened)
+    return state if isinstance(moved, NotAllowed) else moved
 
 
 def _by_model(replicas: Sequence[Replica]) -> dict[ModelName, Sequence[Replica]]:

@@ -224,6 +224,25 @@ class TestNodes:
         assert lose.text() == "lose smollm2/1: its node n1 is gone"
         assert start.shards[0].node == "n2"
 
+    def test_what_other_nodes_have_of_a_lost_replica_holds_its_place_until_it_has_ended(self):
+        model = a_model(profiles=[a_gpu_profile(devices=2, nodes=2, tensor_parallel=1)])
+        other = a_model("other", profiles=[a_gpu_profile()])
+        shards = (a_shard("n1", ("GPU-0",), State.READY, "a"), a_shard("n2", ("GPU-0",), State.READY, "b"))
+        done = plan(
+            a_snapshot(
+                nodes=[a_node("n1", gpus=1, state=NodeState.LOST), a_node("n2", gpus=1)],
+                models=[model, other],
+                replicas=[replace(a_replica(model), shards=shards)],
+            ),
+            NOW,
+        )
+        assert [one.text() for one in done.actions] == [
+            "lose smollm2/1: its node n1 is lost",
+            "queue other/1: wanted, and there is no place for it now",
+        ]
+        said = {no.refusal for no in done.refusals[0].refusals if no.node == "n2"}
+        assert said == {DeviceClaimed("GPU-0", 1, ("smollm2/1",))}
+
     def test_what_was_leaving_a_lost_node_is_put_away(self):
         model = a_model(replicas=0)
         replica = a_replica(model, state=State.DRAINING)
