@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmgw.core import plan as planned
-from llmgw.core.placement import Fleet
+from llmgw.core.placement import Fleet, fleet
+from llmgw.core.placement.checks import device_refusals
 from llmgw.core.plan import Start
 from tests.twin.history import Twin
 from tests.twin.run import Played, again, play, read, shortened, write
@@ -81,10 +82,13 @@ class TestBrokenRules:
             return replace(done, actions=tuple(one for one in done.actions if not isinstance(one, Start)))
 
         monkeypatch.setattr(planned, "plan", lazy)
-        self.broken("one is wanted, and nothing is said")
+        self.broken("second pass finds more to do")
 
     def test_a_refusal_that_is_not_so(self, monkeypatch):
-        monkeypatch.setattr(Fleet, "holders", lambda _self, _node, _device: ("nobody", "knows", "who", "they", "are"))
+        def by_strangers(node, need, _held):
+            return device_refusals(node, need, {device.id: ["a stranger"] * device.slots for device in node.devices})
+
+        monkeypatch.setattr(fleet, "device_refusals", by_strangers)
         self.broken("a refusal is not true")
 
     def test_an_order_that_is_lost_for_good(self, monkeypatch):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from llmgw.core.placement.choosing import choose, fits_whole
 from llmgw.core.placement.fleet import Fleet
-from llmgw.core.placement.spanning import Offer, Shards, alone, spans
+from llmgw.core.placement.spanning import Offer, Reach, Shards, alone, spans
 from llmgw.core.refusals import NoNodes, Refusal
 from llmgw.core.units import NodeName
 from llmgw.core.wanted import Demand
@@ -95,12 +95,13 @@ def _placement(demand: Demand, shards: Shards, fabric: str = "") -> Placement:
 def _all_refused(fleet: Fleet, demand: Demand) -> tuple[Refused, ...]:
     if not fleet.nodes:
         return (Refused(None, None, NoNodes()),)
-    able = [node for node in fleet.nodes if _is_able(fleet, node, demand)] if demand.profile.nodes > 1 else []
-    is_able = {node.name for node in able}
+    profile = demand.profile
+    able = [node for node in fleet.nodes if _is_able(fleet, node, demand)] if profile.nodes > 1 else []
+    reach, is_able = Reach(able, profile), {node.name for node in able}
     return tuple(
-        Refused(node.name, demand.profile.name, no)
-        for node in fleet.nodes
-        for no in (alone(node, able, demand.profile) if node.name in is_able else fleet.refusals(node, demand))
+        Refused(node.name, profile.name, no)
+        for node, against in fleet.refusals(demand)
+        for no in (alone(node, reach, profile) if node.name in is_able else against)
     )
 
 

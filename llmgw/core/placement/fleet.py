@@ -1,55 +1,66 @@
-"""Who holds what: counted once in a pass, and kept up while the pass hands out more."""
+"""Who holds what: counted once in a pass, where somebody asks, and kept up while the pass hands out more."""
 
 from bisect import insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from llmgw.core.lifecycle import HOLDING
-from llmgw.core.placement.checks import Need, device_refusals, node_refusals, usable
-from llmgw.core.placement.choosing import by_class, largest_group
+from llmgw.core.placement.checks import (
+    Against,
+    Need,
+    NodeNeed,
+    device_refusals,
+    disk_refusals,
+    node_refusals,
+    usable,
+)
+from llmgw.core.placement.choosing import largest_group
 from llmgw.core.placement.ranking import Ranking
-from llmgw.core.refusals import Refusal
+from llmgw.core.refusals import DevicesShort, Refusal
 from llmgw.core.units import Bytes, ModelName, NodeName
 from llmgw.core.wanted import Demand, Model
-from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node
+from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node, NodeState
 
 
 class Fleet:
-    """All nodes with the claims on their devices; belongs to one pass, and to one thread."""
+    """All nodes with the claims on their devices; belongs to one pass, and to one thread.
+
+    Most passes place nothing, or one replica: what is counted is counted for the classes and nodes that are looked at.
+    """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.nodes: tuple[Node, ...] = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
         self.by_name = {node.name: node for node in self.nodes}
-        self._holders: dict[tuple[NodeName, str], list[str]] = {}
-        self._keepers: dict[ModelName, set[NodeName]] = {}
-        self._hosts: dict[ModelName, Counter[NodeName]] = {}
-        self._largest: dict[str, int] = {}
+        self.unheard = frozenset(node.name for node in self.nodes if node.state is NodeState.UNREACHABLE)
+        self._snapshot = snapshot
+        self._held: dict[NodeName, dict[str, list[str]]] = {}
         self._usable: dict[tuple[str, str, str], dict[NodeName, tuple[Device, ...]]] = {}
-        self._against: dict[NodeName, dict[Need, tuple[Refusal, ...]]] = {}
+        self._of_nodes: dict[NodeNeed, dict[NodeName, tuple[Refusal, ...]]] = {}
+        self._of_devices: dict[NodeName, dict[Need, Against]] = {}
+        self._of_class: dict[str, dict[NodeName, tuple[Device, ...]]] = {}
         self._rankings: dict[str, Ranking] = {}
-        self._count_claims(snapshot)
-        for node in self.nodes:
-            self._rank(node)
-            for device_class, devices in by_class(node.devices):
-                self._largest[device_class] = max(self._largest.get(device_class, 0), largest_group(devices))
+        self._largest: dict[str, int] = {}
 
     def holders(self, node: NodeName, device: str) -> tuple[str, ...]:
         """Name who is on a device: replica ids, and launch ids of strays."""
-        return tuple(self._holders.get((node, device), ()))
+        return tuple(self._held_on(node).get(device, ()))
 
     def claim(self, node: NodeName, devices: Sequence[str], holder: str, model: ModelName) -> None:
         """Put a replica of a model on devices."""
+        held = self._held_on(node)
         for device in devices:
-            insort(self._holders.setdefault((node, device), []), holder)
-        self._hosts.setdefault(model, Counter())[node] += 1
-        self._rank(self.by_name[node])
+            insort(held.setdefault(device, []), holder)
+        self._hosts[model][node] += 1
+        self._moved(node)
 
     def release(self, node: NodeName, devices: Sequence[str], holder: str, model: ModelName) -> None:
         """Take a replica of a model off devices again."""
+        held = self._held_on(node)
         for device in devices:
-            self._holders[node, device].remove(holder)
+            held[device].remove(holder)
         self._hosts[model][node] -= 1
-        self._rank(self.by_name[node])
+        self._moved(node)
 
     def best_first(self, device_class: str, devices: int, model: Model) -> Iterator[Node]:
         """Yield the nodes of a class, best first, that may have enough free devices.
@@ -57,66 +68,127 @@ class Fleet:
         Of nodes that are as good, those with the model's weights come before others, and those where a replica of it
         runs last: what takes one node down then takes fewer of them.
         """
-        ranking = self._rankings.get(device_class)
-        if ranking is None:
-            return iter(())
+        self._rank(device_class)
         keepers, hosts = self._keepers.get(model.name), self._hosts.get(model.name)
+        ranking = self._rankings[device_class]
         return (self.by_name[name] for name in ranking.best_first(devices, keepers or (), hosts or {}))
 
     def largest_group(self, device_class: str) -> int:
         """Return how many devices the largest NVLink group of a class has, taken ones too."""
-        return self._largest.get(device_class, 0)
+        self._rank(device_class)
+        return self._largest[device_class]
 
     def usable(self, node: Node, device_class: str, demand: Demand) -> tuple[Device, ...]:
         """Return the devices that would do if nobody were on them: none where the node itself is turned down."""
         key = (demand.model.name, demand.profile.name, device_class)
         known = self._usable.setdefault(key, {})
         if node.name not in known:
-            against = node_refusals(node, demand, keeps_weights=self.keeps_weights(node, demand.model))
-            known[node.name] = () if any(against) else usable(node, device_class, demand)
+            against = self._of_node(node, demand, NodeNeed.of(demand))
+            known[node.name] = () if against else usable(node, device_class, demand)
         return known[node.name]
 
     def free(self, node: Node, devices: Sequence[Device]) -> list[Device]:
         """Keep those of the node's devices that have a slot free."""
-        return [device for device in devices if self._count(node, device) < device.slots]
+        held = self._held_on(node.name)
+        return [device for device in devices if device.id not in held or len(held[device.id]) < device.slots]
 
-    def refusals(self, node: Node, demand: Demand) -> Iterator[Refusal]:
-        """Yield all that speaks against a node now: of the node, and of each of its devices."""
-        yield from node_refusals(node, demand, keeps_weights=self.keeps_weights(node, demand.model))
-        # Where every device is large enough, how large they would have to be makes no difference.
-        memory = demand.memory if any(device.memory < demand.memory for device in node.devices) else Bytes(0)
-        need = Need(demand.profile.device_classes, demand.profile.devices // demand.profile.nodes, memory)
-        known = self._against.setdefault(node.name, {})
-        if need not in known:
-            known[need] = device_refusals(node, need, self.holders)
-        yield from known[need]
+    def refusals(self, demand: Demand) -> Iterator[tuple[Node, tuple[Refusal, ...]]]:
+        """Yield with each node all that speaks against it now: of the node, and of each of its devices."""
+        of_node, memory = NodeNeed.of(demand), demand.memory
+        needed = demand.profile.devices // demand.profile.nodes
+        for node in self.nodes:
+            # Where every device is large enough, how large they would have to be makes no difference.
+            asked = memory if memory > self._smallest[node.name] else Bytes(0)
+            against = self._of_its_devices(node, Need(demand.profile.device_classes, asked))
+            short = (DevicesShort(needed, against.free),) if 0 < against.free < needed else ()
+            yield node, (*self._of_node(node, demand, of_node), *against.refusals, *short)
 
     def keeps_weights(self, node: Node, model: Model) -> bool:
         """Tell whether the model's weights are on the node's disk already, since it was started there."""
         return node.name in self._keepers.get(model.name, ())
 
-    def _count_claims(self, snapshot: ClusterSnapshot) -> None:
-        for replica in snapshot.replicas:
-            self._keepers.setdefault(replica.model, set()).update(shard.node for shard in replica.shards)
-            on = Counter(shard.node for shard in replica.shards if shard.state in HOLDING)
-            self._hosts.setdefault(replica.model, Counter()).update(on)
-        held = [(s.node, s.devices, r.id) for r in snapshot.replicas for s in r.shards if s.state in HOLDING]
-        stray = [(s.node, s.devices, s.launch_id) for s in snapshot.strays]
-        for node, devices, holder in [*held, *stray]:
-            for device in devices:
-                insort(self._holders.setdefault((node, device), []), holder)
+    # --- counted once
 
-    def _count(self, node: Node, device: Device) -> int:
-        return len(self._holders.get((node.name, device.id), ()))
+    @cached_property
+    def _claims(self) -> dict[NodeName, list[tuple[tuple[str, ...], str]]]:
+        """Who is on which devices of each node."""
+        claims = defaultdict(list)
+        for replica in self._snapshot.replicas:
+            for shard in replica.shards:
+                if shard.state in HOLDING:
+                    claims[shard.node].append((shard.devices, str(replica.id)))
+        for stray in self._snapshot.strays:
+            claims[stray.node].append((stray.devices, str(stray.launch_id)))
+        return claims
 
-    def _rank(self, node: Node) -> None:
-        """Count anew where the node stands in each of its classes."""
-        self._against.pop(node.name, None)
-        rungs: dict[str, int] = {}
-        for device in node.devices:
-            counted = self._count(node, device)
-            worth = counted if device.kind is DeviceKind.CPU else int(counted < device.slots and not device.unhealthy)
-            rungs[device.device_class] = rungs.get(device.device_class, 0) + worth
-            self._rankings.setdefault(device.device_class, Ranking(device.kind))
-        for device_class, rung in rungs.items():
-            self._rankings[device_class].put(node.name, rung)
+    @cached_property
+    def _keepers(self) -> dict[ModelName, set[NodeName]]:
+        """The nodes that each model was started on."""
+        keepers = defaultdict(set)
+        for replica in self._snapshot.replicas:
+            for shard in replica.shards:
+                keepers[replica.model].add(shard.node)
+        return keepers
+
+    @cached_property
+    def _hosts(self) -> dict[ModelName, Counter[NodeName]]:
+        """How many shards of each model are on each node."""
+        hosts: dict[ModelName, Counter[NodeName]] = defaultdict(Counter)
+        for replica in self._snapshot.replicas:
+            for shard in replica.shards:
+                if shard.state in HOLDING:
+                    hosts[replica.model][shard.node] += 1
+        return hosts
+
+    @cached_property
+    def _smallest(self) -> dict[NodeName, Bytes]:
+        """The memory of each node's smallest device."""
+        return {node.name: min((device.memory for device in node.devices), default=Bytes(0)) for node in self.nodes}
+
+    def _held_on(self, node: NodeName) -> dict[str, list[str]]:
+        held = self._held.get(node)
+        if held is None:
+            held = self._held[node] = {}
+            for devices, holder in self._claims.get(node, ()):
+                for device in devices:
+                    insort(held.setdefault(device, []), holder)
+        return held
+
+    def _of_node(self, node: Node, demand: Demand, need: NodeNeed) -> tuple[Refusal, ...]:
+        known = self._of_nodes.setdefault(need, {})
+        if node.name not in known:
+            known[node.name] = tuple(node_refusals(node, need))
+        keeps = self.keeps_weights(node, demand.model)
+        return known[node.name] if keeps else (*known[node.name], *disk_refusals(node, demand))
+
+    def _of_its_devices(self, node: Node, need: Need) -> Against:
+        known = self._of_devices.setdefault(node.name, {})
+        if need not in known:
+            known[need] = device_refusals(node, need, self._held_on(node.name))
+        return known[need]
+
+    def _rank(self, device_class: str) -> None:
+        """Count once where the nodes of a class stand."""
+        if device_class in self._rankings:
+            return
+        found = {node.name: tuple(d for d in node.devices if d.device_class == device_class) for node in self.nodes}
+        of_class = self._of_class[device_class] = {name: devices for name, devices in found.items() if devices}
+        kind = next((devices[0].kind for devices in of_class.values()), DeviceKind.GPU)
+        ranking = self._rankings[device_class] = Ranking(kind)
+        for name, devices in of_class.items():
+            ranking.put(name, self._rung(ranking, name, devices))
+        self._largest[device_class] = max((largest_group(devices) for devices in of_class.values()), default=0)
+
+    def _rung(self, ranking: Ranking, node: NodeName, devices: Sequence[Device]) -> int:
+        held = self._held_on(node)
+        if ranking.kind is DeviceKind.CPU:
+            return sum(len(held.get(device.id, ())) for device in devices)
+        return sum(not d.unhealthy and (d.id not in held or len(held[d.id]) < d.slots) for d in devices)
+
+    def _moved(self, node: NodeName) -> None:
+        """Count anew what depends on who is on a node's devices."""
+        self._of_devices.pop(node, None)
+        for device_class, of_class in self._of_class.items():
+            if node in of_class:
+                ranking = self._rankings[device_class]
+                ranking.put(node, self._rung(ranking, node, of_class[node]))

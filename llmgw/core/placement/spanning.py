@@ -1,5 +1,6 @@
 """Replicas over several nodes: all shards or none, in one NVLink domain or on one fabric, told by what it really is."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -142,19 +143,28 @@ def _any_domain(buckets: Mapping[GroupKey, Bucket]) -> bool:
 # --- why not ------------------------------------------------------------------------------------------------------
 
 
-def alone(node: Node, able: Sequence[Node], profile: Profile) -> Iterator[Refusal]:
-    """Say why a node that could take a shard finds too few others: `able` are all that could, itself among them."""
+class Reach:
+    """Which of the nodes that could take a shard reach each other."""
+
+    def __init__(self, able: Sequence[Node], profile: Profile) -> None:
+        self.many = Counter(key for node in able for key in groups_of(node, profile.fabric))
+        self._identities: dict[str, set[str]] = {}
+        for key in self.many:
+            if key.kind is Kind.FABRIC:
+                self._identities.setdefault(key.name, set()).add(key.identity)
+
+    def strangers(self, key: GroupKey) -> tuple[str, ...]:
+        """Tell which other networks were given the same name."""
+        return tuple(sorted(self._identities.get(key.name, set()) - {key.identity})) if key.kind is Kind.FABRIC else ()
+
+
+def alone(node: Node, reach: Reach, profile: Profile) -> Iterator[Refusal]:
+    """Say why a node that could take a shard finds too few others."""
     for key in groups_of(node, profile.fabric):
-        there = [other for other in able if key in groups_of(other, profile.fabric)]
-        strangers = {other for each in able for other in groups_of(each, profile.fabric) if _is_namesake(key, other)}
-        if len(there) >= profile.nodes:
+        there = reach.many[key]
+        if there >= profile.nodes:
             yield RailsApart(key.name, profile.nodes, profile.devices // profile.nodes)
             continue
-        yield FabricShort(key.name or "NVLink", key.identity, profile.nodes, len(there))
-        if strangers:
-            yield FabricIdentity(key.name, key.identity, tuple(sorted(other.identity for other in strangers)))
-
-
-def _is_namesake(key: GroupKey, other: GroupKey) -> bool:
-    """Tell two networks that were given one name."""
-    return key.kind is other.kind is Kind.FABRIC and key.name == other.name and key.identity != other.identity
+        yield FabricShort(key.name or "NVLink", key.identity, profile.nodes, there)
+        if strangers := reach.strangers(key):
+            yield FabricIdentity(key.name, key.identity, strangers)
