@@ -71,7 +71,9 @@ class Twin:
     # --- machines, orders and reports
 
     def on_orders(self, name: str, fates: list[str]) -> None:
-        if name not in self.control.nodes:
+        """Send what is open to a node that is heard, so far as is known."""
+        node = self.control.nodes.get(name)
+        if node is None or node.state not in (NodeState.READY, NodeState.JOINING):
             return
         for number, order in enumerate(list(self.control.outbox(name))):
             fate = fates[number % len(fates)]
