@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from llmgw.core.estimates.architecture import Facts
-from llmgw.core.estimates.fit import Estimate, Split, Unknown, estimate
+from llmgw.core.estimates.fit import Estimate, Split, Unknown, card_for, estimate
 from llmgw.core.units import MIB, Bytes, ModelName
 
 CPU_CLASS = "cpu"
@@ -81,9 +82,9 @@ class Model:
         return frozenset(self.fingerprint(profile) for profile in self.profiles)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Demand:
-    """One replica that wants a place by one profile."""
+    """One replica that wants a place by one profile; what it needs is worked out once, and asked for often."""
 
     model: Model
     profile: Profile
@@ -94,23 +95,24 @@ class Demand:
         on_cpu = self.profile.device_classes == (CPU_CLASS,)
         return Split(self.profile.engine, self.profile.tensor_parallel, self.profile.pipeline_parallel, on_cpu)
 
-    @property
+    @cached_property
     def memory(self) -> Bytes:
         """Return what one device must hold, in bytes; 0 when nothing is known.
 
-        What the profile declares; else what the model's facts come to; else the weights split over the devices, and a
-        quarter and 256 MiB for the cache and the engine itself.
+        What the profile declares; else what the model's facts come to, on a card of which the engine gets its share;
+        else the weights split over the devices, and a quarter and 256 MiB for the cache and the engine itself.
         """
         if self.profile.memory is not None:
             return self.profile.memory
-        told = self.estimate()
+        told = self.estimate
         if isinstance(told, Estimate):
-            return told.total
+            return card_for(told, self.split)
         if self.model.source.size is None:
             return Bytes(0)
         share = self.model.source.size // self.profile.devices
         return Bytes(share + share // 4 + 256 * MIB)
 
+    @cached_property
     def estimate(self) -> Estimate | Unknown | None:
         """Work out what one device must hold by the model's facts; None where there are none."""
         facts = self.model.facts

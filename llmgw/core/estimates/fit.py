@@ -128,6 +128,11 @@ def longest_context(facts: Facts, split: Split, memory: Bytes) -> int | Unknown:
     return min(tokens, facts.architecture.context or tokens)
 
 
+def card_for(told: Estimate, split: Split) -> Bytes:
+    """Return how large a card must be of which the engine gets its share; llama.cpp takes what it needs of any."""
+    return told.total if split.engine == "llamacpp" else Bytes(-(-told.total * 100 // round(SHARE_OF_CARD * 100)))
+
+
 def usable(total: Bytes, held: Bytes = Bytes(0)) -> Bytes:  # noqa: B008 – a number
     """Return what an engine may be given of a card of which others hold so much already."""
     return Bytes(max(0, min(int(total * SHARE_OF_CARD), total - held)))

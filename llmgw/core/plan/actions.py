@@ -1,11 +1,12 @@
 """What a reconcile pass may do, each as a value: printed, stored and carried out in the same words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from llmgw.core import refusals
 from llmgw.core.placement import Part, Refused
 from llmgw.core.units import LaunchId, ModelName, NodeName, ReplicaId, replica_id
+from llmgw.core.world import ClusterSnapshot, Replica, Shard, State
 
 
 class _Action:
@@ -145,6 +146,23 @@ class RefusedReplica:
         return {"replica": self.replica, "refusals": [refused_to_json(no) for no in self.refusals]}
 
 
+def _started(start: Start) -> Replica:
+    shards = tuple(
+        Shard(LaunchId(f"{start.replica}/{rank}"), node, devices, State.PLACED, rank)
+        for node, devices, rank in start.shards
+    )
+    return Replica(
+        start.replica,
+        start.model,
+        start.ordinal,
+        State.PLACED,
+        profile=start.profile,
+        fingerprint=start.fingerprint,
+        attempt=start.attempt_before + 1,
+        shards=shards,
+    )
+
+
 def refused_to_json(no: Refused) -> dict[str, Any]:
     """Return one reason's shape: `{"node", "profile", "code", "text", "cure", "facts"}`."""
     return {"node": no.node, "profile": no.profile, **refusals.to_json(no.refusal)}
@@ -163,6 +181,13 @@ class Plan:
     actions: tuple[Action, ...] = ()
     """In the order in which they are to be carried out."""
     refusals: tuple[RefusedReplica, ...] = ()
+
+    def carried_out(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Return the fleet with all that this plan starts; what it stops is still there, and holds its devices."""
+        starts = [action for action in self.actions if isinstance(action, Start)]
+        begun = {start.replica for start in starts}
+        rest = (one for one in snapshot.replicas if one.id not in begun)
+        return replace(snapshot, replicas=(*rest, *(_started(start) for start in starts)))
 
     def text(self) -> str:
         """Say it as people read it."""

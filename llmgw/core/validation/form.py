@@ -82,7 +82,7 @@ class Form:
         """Read a list of texts."""
         if self.values.get(key) is None:
             return default
-        read = [self._read(at, one, TEXT) for at, one in self._items(key)]
+        read = [self._read(at, one, TEXT) for at, one in self.items(key)]
         return tuple(text for text in read if text is not None)
 
     def pairs(self, key: str) -> Mapping[str, str]:
@@ -93,13 +93,14 @@ class Form:
 
     def forms(self, key: str, keys: tuple[str, ...]) -> list["Form"]:
         """Read a list of mappings."""
-        return [Form(one, at, keys, self.problems) for at, one in self._items(key)]
+        return [Form(one, at, keys, self.problems) for at, one in self.items(key)]
 
     def at(self, key: str) -> str:
         """Name the place of a key."""
         return f"{self.path}.{key}" if self.path else key
 
-    def _items(self, key: str) -> Iterator[tuple[str, object]]:
+    def items(self, key: str) -> Iterator[tuple[str, object]]:
+        """Yield each entry of a list with its place."""
         raw = self.values.get(key)
         if raw is None:
             return

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from llmgw.core.engines import ENGINES
+from llmgw.core.engines.needs import NEEDS
 from llmgw.core.units import GIB, gib
 from llmgw.core.validation.shape import shape_problems
 from llmgw.core.validation.sources import source_problems
@@ -30,20 +31,26 @@ _QUANTIZATION: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,31}")
 _NAME_CURE: Final = "use letters, digits and `.` `_` `-`, beginning with a letter or digit, at most 63 characters"
 
 
-def validate(model: Model, others: Collection[str] = ()) -> tuple[Problem, ...]:
-    """Find all that is wrong with a model; `others` are the names and aliases that other models go by."""
-    return (*_names(model, frozenset(others)), *(problem for rule in _RULES for problem in rule(model)))
+def validate(model: Model, others: Collection[str] = (), *, planning: bool = False) -> tuple[Problem, ...]:
+    """Find all that is wrong with a model; `others` are the names and aliases that other models go by.
+
+    When `planning`, engines may be named that can be planned for and not be started yet.
+    """
+    startable = () if planning else _startable(model)
+    return (*_names(model, frozenset(others)), *(problem for rule in _RULES for problem in rule(model)), *startable)
 
 
-def validate_catalog(models: Sequence[Model], others: Collection[str] = ()) -> tuple[Problem, ...]:
+def validate_catalog(
+    models: Sequence[Model], others: Collection[str] = (), *, planning: bool = False
+) -> tuple[Problem, ...]:
     """Find all that is wrong with models that are declared together, each by its place: `models[2].replicas`.
 
-    `others` are the names and aliases that models which stay as they are go by.
+    `others` are the names and aliases that models which stay as they are go by; `planning` as with one model.
     """
     taken = set(others)
     problems: list[Problem] = []
     for i, model in enumerate(models):
-        found = validate(model, taken)
+        found = validate(model, taken, planning=planning)
         problems += [replace(problem, field=f"models[{i}].{problem.field}") for problem in found]
         taken.update(_goes_by(model))
     return tuple(problems)
@@ -105,7 +112,7 @@ def _profiles(model: Model) -> Iterator[Problem]:
 def _profile_words(profile: Profile) -> Iterator[Problem]:
     if not _NAME.fullmatch(profile.name):
         yield Problem("name", "name.form", f"`{_short(profile.name)}` cannot name a profile", _NAME_CURE)
-    if profile.engine not in ENGINES:
+    if profile.engine not in NEEDS:
         known = ", ".join(sorted(ENGINES))
         message = f"there is no engine `{_short(profile.engine)}`"
         yield Problem("engine", "engine.unknown", message, f"use one of: {known}")
@@ -189,6 +196,19 @@ def _profile_arguments(profile: Profile) -> Iterator[Problem]:
 def _profile_engine(profile: Profile) -> Iterator[Problem]:
     if profile.engine in ENGINES:
         yield from ENGINES[profile.engine].profile_problems(profile)
+    owned = NEEDS[profile.engine].owned if profile.engine in NEEDS else {}
+    for i, argument in enumerate(profile.arguments):
+        flag = argument.partition("=")[0].replace("_", "-")
+        if flag in owned:
+            yield Problem(f"arguments[{i}]", "argument.owned", f"{flag} is set by llmgw", owned[flag])
+
+
+def _startable(model: Model) -> Iterator[Problem]:
+    for i, profile in enumerate(model.profiles):
+        if profile.engine in NEEDS and profile.engine not in ENGINES:
+            message = f"{profile.engine} can be planned for (`manage.py plan`), and not be started by this version"
+            cure = f"use one of: {', '.join(sorted(ENGINES))}"
+            yield Problem(f"profiles[{i}].engine", "engine.not-yet", message, cure)
 
 
 def _within(field: str, amount: int, low: int, high: int) -> Iterable[Problem]:

@@ -4,12 +4,11 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import yaml
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
+from apps.audit.management.files import read_document
 from apps.audit.management.keyboard import operator
 from apps.audit.management.output import as_json, as_table
 from apps.catalog import actions
@@ -33,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON document")
 
     def handle(self, *args: Any, file: str, dry_run: bool, reason: str, json: bool, **options: Any) -> None:
-        done = _declare(_document(file), dry_run=dry_run, reason=reason)
+        done = _declare(read_document(file), dry_run=dry_run, reason=reason)
         declared = [each for each in done if isinstance(each, Declared)]
         problems = [each for each in done if isinstance(each, Problem)]
         if json:
@@ -52,29 +51,6 @@ def _declare(document: object, *, dry_run: bool, reason: str) -> Sequence[Declar
     if len(models) < len(read):
         return [each for each in read if isinstance(each, Problem)]
     return actions.declare_all(models, by=operator(), now=datetime.now(UTC), dry_run=dry_run, reason=reason)
-
-
-def _document(file: str) -> object:
-    """Read a file, or say where it cannot be read."""
-    name = "standard input" if file == "-" else file
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-        return yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise CommandError(f"{name} cannot be read: {wrong}", returncode=2) from wrong
-    except RecursionError:
-        raise CommandError(f"{name} is nested too deeply for a catalog", returncode=2) from None
-    except yaml.YAMLError as wrong:
-        raise CommandError(f"{name}{_line_of(wrong)} is no YAML: {_what(wrong)}", returncode=2) from wrong
-
-
-def _line_of(wrong: yaml.YAMLError) -> str:
-    mark = getattr(wrong, "problem_mark", None)
-    return f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-
-
-def _what(wrong: yaml.YAMLError) -> str:
-    return str(getattr(wrong, "problem", None) or wrong)
 
 
 def _as_document(declared: Sequence[Declared], problems: Sequence[Problem], *, dry_run: bool) -> str:
