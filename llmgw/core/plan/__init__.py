@@ -22,6 +22,7 @@ from llmgw.core.plan.actions import (
 )
 from llmgw.core.plan.rollout import Rollout, removal
 from llmgw.core.units import ModelName, NodeName, Seconds
+from llmgw.core.wanted import Model
 from llmgw.core.world import ClusterSnapshot, NodeState, Replica, State
 
 __all__ = [
@@ -46,14 +47,14 @@ _ORDER: Final[tuple[type[Action], ...]] = (Lose, Archive, Drain, Stop, Reap, Que
 def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
     """Compare what is wanted with what is; carried out and asked again, there is nothing left to do.
 
-    Models come in the order of their priority, so that the higher ones are placed first. What runs on a node that is
-    only unreachable is left alone and counts as running.
+    Models come in the order of their priority, so that the higher ones are placed first; of equal ones those first that
+    are harder to place. What runs on a node that is only unreachable is left alone and counts as running.
     """
     losses = _losses(snapshot)
     seen = _with_losses(snapshot, losses)
     fleet = Fleet(seen)
     by_model = _by_model(seen.replicas)
-    models = sorted(seen.models, key=lambda model: (-model.priority, model.name))
+    models = sorted(seen.models, key=_turn)
     rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, now) for model in models]
     unwanted = [one for name in sorted(by_model) for one in removal(by_model[name], fleet, f"{name} is retired")]
     worked = [rollout.work() for rollout in rollouts]
@@ -62,6 +63,12 @@ def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
         tuple(sorted(actions, key=lambda action: _ORDER.index(type(action)))),
         tuple(refused for done in worked for refused in done.refusals),
     )
+
+
+def _turn(model: Model) -> tuple[int, tuple[tuple[int, int], ...], ModelName]:
+    """Tell when a model is placed: what asks for many devices of few classes fits nowhere once others are spread."""
+    first = tuple((-profile.devices // profile.nodes, len(profile.device_classes)) for profile in model.profiles[:1])
+    return (-model.priority, first, model.name)
 
 
 def _losses(snapshot: ClusterSnapshot) -> list[Lose]:
@@ -119,12 +126,12 @@ def _by_model(replicas: Sequence[Replica]) -> dict[ModelName, Sequence[Replica]]
 
 
 def _reaps(snapshot: ClusterSnapshot, fleet: Fleet) -> Iterator[Reap]:
-    """End what serves nobody: engines that no replica owns, and what is left of a replica whose other part failed."""
+    """End what serves nobody: engines that no replica owns, and parts of replicas of which another part has ended."""
     strays = [(one.node, one.launch_id, "no replica owns it") for one in snapshot.strays if not one.stopping]
     parts = [
         (shard.node, shard.launch_id, f"{replica.id} is {replica.state.value}, and this is a part of it")
         for replica in snapshot.replicas
-        if replica.state in AT_REST
+        if replica.state in AT_REST | GOING
         for shard in replica.shards
         if shard.state in LIVE - GOING
     ]

@@ -74,7 +74,7 @@ class Stop(_Action):
 
 @dataclass(frozen=True, slots=True)
 class Reap(_Action):
-    """Stop an engine that no replica owns, or that is the rest of one that has failed."""
+    """Stop an engine that no replica owns, or that is a part of one whose other parts have ended."""
 
     code: ClassVar[str] = "reap"
     node: NodeName

@@ -11,7 +11,7 @@ from llmgw.core.plan import Archive, Drain, Lose, Queue, Reap, Start, Stop, plan
 from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry, WaitingForRollout
 from llmgw.core.units import LaunchId, NodeName, Seconds
 from llmgw.core.world import NodeState, State
-from tests.builders import NOW, a_gpu_profile, a_model, a_node, a_replica, a_shard, a_snapshot, a_stray
+from tests.builders import H100, NOW, a_gpu_profile, a_model, a_node, a_profile, a_replica, a_shard, a_snapshot, a_stray
 from tests.core.fleet_after import carried_out, settled
 
 
@@ -75,6 +75,15 @@ def test_higher_priorities_are_placed_first():
     done = plan(a_snapshot(nodes=[a_node(slots=1)], models=models), NOW)
     assert [one.replica for one in done.actions if isinstance(one, Start)] == ["b/1"]
     assert [one.replica for one in done.refusals] == ["a/1", "c/1"]
+
+
+def test_of_equal_priorities_what_is_harder_to_place_comes_first():
+    both, four = a_profile("gpu", device_classes=(H100, "l40s-45g")), a_gpu_profile(devices=4)
+    models = [a_model("a", profiles=[both]), a_model("b", profiles=[a_gpu_profile()]), a_model("c", profiles=[four])]
+    done = plan(a_snapshot(nodes=[a_node(gpus=4)], models=models), NOW)
+    assert [one.replica for one in done.actions if isinstance(one, Start)] == ["c/1"]
+    done = plan(a_snapshot(nodes=[a_node(gpus=1)], models=models), NOW)
+    assert [one.replica for one in done.actions if isinstance(one, Start)] == ["b/1"]
 
 
 class TestRetry:
@@ -287,6 +296,13 @@ class TestNodes:
         done = plan(fleet, NOW)
         assert done.actions[0] == Reap(NodeName("n2"), LaunchId("b"), "smollm2/1 is failed, and this is a part of it")
         assert [type(one) for one in done.actions[1:]] == ([] if wait > 0 else [Start])
+
+    def test_a_part_that_came_back_with_its_node_is_reaped_when_the_others_have_stopped(self):
+        model = a_model(profiles=[a_gpu_profile(devices=2, nodes=2, tensor_parallel=1)])
+        shards = (a_shard("n1", ("GPU-0",), State.READY, "a"), a_shard("n2", ("GPU-0",), State.STOPPED, "b"))
+        stopping = replace(a_replica(model, state=State.STOPPING), shards=shards)
+        done = plan(a_snapshot(nodes=[a_node("n1"), a_node("n2")], models=[model], replicas=[stopping]), NOW)
+        assert [one.text() for one in done.actions] == ["reap a on n1: smollm2/1 is stopping, and this is a part of it"]
 
     def test_a_stray_is_reaped_once_and_holds_its_place_until_it_is_gone(self):
         done = plan(a_snapshot(nodes=[a_node(slots=1)], models=[a_model()], strays=[a_stray(stopping=True)]), NOW)
