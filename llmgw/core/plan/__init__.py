@@ -40,6 +40,8 @@ __all__ = [
     "refused_to_json",
 ]
 
+# A replica of such a state serves nobody, whatever its parts do.
+_ENDED: Final = AT_REST | GOING
 # What makes room and what cannot wait comes first.
 _ORDER: Final[tuple[type[Action], ...]] = (Lose, Archive, Drain, Stop, Reap, Queue, Start)
 
@@ -73,18 +75,19 @@ def _turn(model: Model) -> tuple[int, tuple[tuple[int, int], ...], ModelName]:
 
 def _losses(snapshot: ClusterSnapshot) -> list[Lose]:
     state_of = {node.name: node.state for node in snapshot.nodes}
-    return [
-        Lose(replica.id, why)
-        for replica in sorted(snapshot.replicas, key=lambda one: (one.model, one.ordinal))
+    lost = [
+        (replica.model, replica.ordinal, Lose(replica.id, why))
+        for replica in snapshot.replicas
         if replica.state in LIVE and (why := _loss_of(replica, state_of))
     ]
+    return [loss for _, _, loss in sorted(lost, key=lambda one: one[:2])]
 
 
 def _loss_of(replica: Replica, state_of: Mapping[NodeName, NodeState]) -> str | None:
     """Say why a replica that should run cannot; one whose node was forgotten has lost its shards with it."""
-    gone = [shard.node for shard in replica.shards if shard.state in HOLDING and _gone(state_of.get(shard.node))]
-    if gone:
-        return f"its node {gone[0]} is {'lost' if gone[0] in state_of else 'gone'}"
+    for shard in replica.shards:
+        if shard.state in HOLDING and _gone(state_of.get(shard.node)):
+            return f"its node {shard.node} is {'lost' if shard.node in state_of else 'gone'}"
     return None if replica.shards else "its node was forgotten"
 
 
@@ -131,7 +134,7 @@ def _reaps(snapshot: ClusterSnapshot, fleet: Fleet) -> Iterator[Reap]:
     parts = [
         (shard.node, shard.launch_id, f"{replica.id} is {replica.state.value}, and this is a part of it")
         for replica in snapshot.replicas
-        if replica.state in AT_REST | GOING
+        if replica.state in _ENDED
         for shard in replica.shards
         if shard.state in LIVE - GOING
     ]

@@ -10,7 +10,7 @@ from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplic
 from llmgw.core.refusals import Refusal, WaitingForRetry, WaitingForRollout
 from llmgw.core.units import ReplicaId, Seconds, in_a_row, replica_id
 from llmgw.core.wanted import Demand, Model
-from llmgw.core.world import NodeState, Replica, State
+from llmgw.core.world import Replica, State
 
 
 @dataclass(slots=True)
@@ -48,12 +48,15 @@ class Rollout:
         self.current = model.fingerprints()
         self.going = [one for one in replicas if one.state in GOING]
         counted = [one for one in replicas if one.state not in GOING]
-        self.outdated = [one for one in counted if one.state in LIVE and one.fingerprint not in self.current]
-        up_to_date = [one for one in counted if one not in self.outdated]
-        first_to_go = sorted(up_to_date, key=lambda one: _missed(one, fleet))
+        self.outdated = [one for one in counted if self._is_outdated(one)]
+        up_to_date = [one for one in counted if not self._is_outdated(one)] if self.outdated else counted
         surplus = max(len(up_to_date) - model.replicas, 0)
+        first_to_go = sorted(up_to_date, key=lambda one: _missed(one, fleet)) if surplus else up_to_date
         self.surplus = first_to_go[:surplus]
         self.stay = sorted(first_to_go[surplus:], key=lambda one: one.ordinal)
+
+    def _is_outdated(self, one: Replica) -> bool:
+        return one.state in LIVE and one.fingerprint not in self.current
 
     def work(self) -> Worked:
         """Decide for the whole model."""
@@ -205,8 +208,7 @@ def removal(leaving: Sequence[Replica], fleet: Fleet, why: str) -> Iterator[Acti
 
 def is_unreachable(one: Replica, fleet: Fleet) -> bool:
     """Tell whether a replica runs on a node that is not heard at present."""
-    nodes = [fleet.by_name.get(shard.node) for shard in one.shards] if one.state in LIVE else []
-    return any(node is not None and node.state is NodeState.UNREACHABLE for node in nodes)
+    return bool(fleet.unheard) and one.state in LIVE and any(shard.node in fleet.unheard for shard in one.shards)
 
 
 def _missed(one: Replica, fleet: Fleet) -> tuple[int, int]:
