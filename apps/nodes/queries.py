@@ -89,6 +89,7 @@ def device_of(row: DeviceRow) -> Device:
         index=row.number,
         label=row.label,
         card=row.card or None,
+        capability=row.capability,
         nvlink=row.nvlink,
         domain=row.domain,
     )

@@ -204,6 +204,41 @@ class MemoryShort:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUnknown:
+    """How much memory the model needs is not known, and a card is not given on a guess."""
+
+    code: ClassVar[str] = "weights.unknown-size"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.MODEL_EDITED})
+    missing: tuple[str, ...]
+    """`weights`, `cache`."""
+
+    def text(self) -> str:
+        return f"how much memory it needs is not known: {' and '.join(self.missing)} cannot be worked out"
+
+    def cure(self) -> str:
+        return "give `memory` in the profile, the source's `size`, or `facts` as `manage.py inspect` prints them"
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityShort:
+    """A card of the right class is too old for the engine or for how the weights are stored."""
+
+    code: ClassVar[str] = "class.compute-capability"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.MODEL_EDITED, Event.NODE_CHANGED})
+    device: str
+    needed: str
+    has: str
+    what: str
+    """`fp8`, or the engine."""
+
+    def text(self) -> str:
+        return f"device {self.device} has compute capability {self.has}, {self.what} needs {self.needed}"
+
+    def cure(self) -> str:
+        return "use weights that are stored otherwise, or a class of newer cards"
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceClaimed:
     """A device that would do is taken."""
 
@@ -405,6 +440,8 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     DiskShort,
     ClassMismatch,
     DeviceUnhealthy,
+    MemoryUnknown,
+    CapabilityShort,
     MemoryShort,
     DeviceClaimed,
     DevicesShort,
@@ -430,8 +467,10 @@ EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
     LabelsMissing,
     DiskShort,
     DeviceUnhealthy,
+    MemoryUnknown,
     EngineMissing,
     MemoryShort,
+    CapabilityShort,
     ClassMismatch,
     FabricUnusable,
     FabricIdentity,

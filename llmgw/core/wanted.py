@@ -112,6 +112,16 @@ class Demand:
         share = self.model.source.size // self.profile.devices
         return Bytes(share + share // 4 + 256 * MIB)
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Name what is not known of the memory; nothing where it can at least be guessed by size."""
+        told = self.estimate
+        if self.profile.memory is not None or isinstance(told, Estimate):
+            return ()
+        if isinstance(told, Unknown):
+            return told.missing
+        return () if self.model.source.size is not None else ("weights",)
+
     @cached_property
     def estimate(self) -> Estimate | Unknown | None:
         """Work out what one device must hold by the model's facts; None where there are none."""

@@ -65,6 +65,8 @@ class Device(msgspec.Struct, frozen=True, rename={"memory": "memory_bytes"}):
     """What a person calls it: `3`, `3/mig1`."""
     card: str | None = None
     """UUID of the card that a MIG instance is part of."""
+    capability: str = ""
+    """A card's compute capability, `9.0`; empty where it is not known."""
     nvlink: str = ""
     """The group of cards of this node that reach each other by NVLink, named by its first card; empty for none."""
     domain: str = ""

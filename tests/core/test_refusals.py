@@ -25,6 +25,10 @@ SAID = {
     refusals.DeviceUnhealthy("GPU-1", "2 errors", "device.unhealthy.ecc", "3"): (
         "device 3 (GPU-1) is unhealthy: device.unhealthy.ecc: 2 errors"
     ),
+    refusals.MemoryUnknown(("weights", "cache")): (
+        "how much memory it needs is not known: weights and cache cannot be worked out"
+    ),
+    refusals.CapabilityShort("GPU-1", "8.9", "8.0", "fp8"): "device GPU-1 has compute capability 8.0, fp8 needs 8.9",
     refusals.MemoryShort("GPU-1", Bytes(100 * GIB), Bytes(80 * GIB)): (
         "device GPU-1 needs 100.0 GiB of memory, has 80.0 GiB"
     ),

@@ -34,7 +34,7 @@ def test_each_profile_has_its_own():
 
 
 def test_memory_is_estimated_from_the_weights_share():
-    model = a_model(gib=40, profiles=[a_gpu_profile(devices=2)])
+    model = a_model(gib=40, profiles=[a_gpu_profile(devices=2, memory=None)])
     assert Demand(model, model.profiles[0]).memory == 25 * GIB + 256 * 1024**2
 
 

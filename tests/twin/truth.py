@@ -80,6 +80,9 @@ class Truth:
         size = model.source.size if model.source.copied and (node.name, model.name) not in self.kept else None
         if size and node.disk_free is not None and node.disk_free < size * 1.05:
             yield "no disk"
+        is_guess = profile.memory is None and model.source.size is None
+        if is_guess and profile.device_classes != ("cpu",):
+            yield "no size"
 
     def fits(self, device: Device, model: Model, profile: Profile) -> bool:
         """Tell whether a device would do if nobody were on it."""
@@ -151,6 +154,10 @@ def _cordoned(truth: Truth, said: Any, node: Node, model: Model, profile: Profil
     return node.cordoned and said.node == node.name
 
 
+def _unsized(truth: Truth, said: Any, node: Node, model: Model, profile: Profile) -> bool:
+    return said.missing == ("weights",) and model.source.size is None and profile.memory is None
+
+
 def _engine(truth: Truth, said: Any, node: Node, model: Model, profile: Profile) -> bool:
     missing = said.engine == profile.engine and said.engine not in node.engines
     return missing and set(said.installed) == node.engines
@@ -207,6 +214,7 @@ _CHECKS: Final[Mapping[type, Callable[[Truth, Any, Node, Model, Profile], bool]]
     no.NodeLost: _unheard,
     no.NodeCordoned: _cordoned,
     no.EngineMissing: _engine,
+    no.MemoryUnknown: _unsized,
     no.LabelsMissing: _labels,
     no.DiskShort: _disk,
     no.ClassMismatch: _class,

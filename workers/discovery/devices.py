@@ -74,6 +74,7 @@ def _of_card(gpu: Gpu, excluding: Sequence[Finding], host: _Host, stale: Ailment
         unhealthy_code=code,
         index=gpu.index,
         label="" if gpu.index is None else str(gpu.index),
+        capability=gpu.compute_capability or "",
         domain=(gpu.fabric.domain if gpu.fabric else None) or "",
     )
 
@@ -108,6 +109,7 @@ def _instance(gpu: Gpu, part: MigInstance, ailment: Ailment | None) -> Iterator[
         index=number,
         label=f"{'?' if gpu.index is None else gpu.index}/mig{part.slot}",
         card=gpu.uuid,
+        capability=gpu.compute_capability or "",
     )
 
 

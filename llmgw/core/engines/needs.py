@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,27 @@ _OF_ENGINE: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
 )
 
 
-def lowest_capability(engine: str, quantization: str | None) -> tuple[int, int]:
-    """Return the compute capability that a card must have at least."""
+class Least(NamedTuple):
+    """The compute capability that a card must have at least, and for what."""
+
+    version: tuple[int, int]
+    what: str
+
+    @property
+    def text(self) -> str:
+        """Write it as the driver does."""
+        return f"{self.version[0]}.{self.version[1]}"
+
+
+def least_capability(engine: str, quantization: str | None) -> Least:
+    """Return what a card must have at least for an engine, and for weights that are stored in a way."""
+    of_engine = Least(_OF_ENGINE.get(engine, (0, 0)), engine)
     word = (quantization or "").lower()
-    of_weights = next((least for name, least in _LOWEST.items() if word.startswith(name)), (0, 0))
-    return max(_OF_ENGINE.get(engine, (0, 0)), of_weights if engine != "llamacpp" else (0, 0))
+    of_weights = next((Least(least, name) for name, least in _LOWEST.items() if word.startswith(name)), of_engine)
+    return max(of_engine, of_weights, key=lambda least: least.version) if engine != "llamacpp" else of_engine
+
+
+def capability_of(text: str) -> tuple[int, int] | None:
+    """Read a compute capability as the driver writes it; None for what is none."""
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
+from llmgw.core.engines.needs import Least, capability_of, least_capability
 from llmgw.core.placement.spanning import groups_of
 from llmgw.core.refusals import (
+    CapabilityShort,
     ClassMismatch,
     DeviceClaimed,
     DeviceUnhealthy,
@@ -17,6 +19,7 @@ from llmgw.core.refusals import (
     FabricUnusable,
     LabelsMissing,
     MemoryShort,
+    MemoryUnknown,
     NodeCordoned,
     NodeLost,
     NodeNotJoined,
@@ -24,7 +27,7 @@ from llmgw.core.refusals import (
     Refusal,
 )
 from llmgw.core.units import Bytes, NodeName
-from llmgw.core.wanted import Demand
+from llmgw.core.wanted import CPU_CLASS, Demand
 from llmgw.core.world import Device, Node, NodeState
 
 _SILENT: Final[Mapping[NodeState, Callable[[NodeName], Refusal]]] = MappingProxyType(
@@ -39,12 +42,15 @@ class NodeNeed(NamedTuple):
     nodes: int
     fabric: str | None
     labels: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+    """What is not known of the model's memory, where cards are asked for."""
 
     @classmethod
     def of(cls, demand: Demand) -> Self:
         """Take it from a demand."""
         profile = demand.profile
-        return cls(profile.engine, profile.nodes, profile.fabric, tuple(sorted(demand.model.labels.items())))
+        missing = () if profile.device_classes == (CPU_CLASS,) else demand.missing
+        return cls(profile.engine, profile.nodes, profile.fabric, tuple(sorted(demand.model.labels.items())), missing)
 
 
 class Need(NamedTuple):
@@ -52,6 +58,15 @@ class Need(NamedTuple):
 
     classes: tuple[str, ...]
     memory: Bytes
+    capability: Least
+
+    @classmethod
+    def of(cls, demand: Demand) -> Self:
+        """Take it from a demand."""
+        profile, facts = demand.profile, demand.model.facts
+        stored = facts.architecture.quantization if facts else None
+        method = profile.quantization or (stored.method if stored else None)
+        return cls(profile.device_classes, demand.memory, least_capability(profile.engine, method))
 
 
 def node_refusals(node: Node, need: NodeNeed) -> Iterator[Refusal]:
@@ -73,8 +88,8 @@ def disk_refusals(node: Node, demand: Demand) -> tuple[Refusal, ...]:
 
 def usable(node: Node, device_class: str, demand: Demand) -> tuple[Device, ...]:
     """Return the devices of a class that would do if nobody were on them."""
-    memory = demand.memory
-    return tuple(d for d in node.devices if d.device_class == device_class and not d.unhealthy and d.memory >= memory)
+    need = Need.of(demand)
+    return tuple(d for d in node.devices if d.device_class == device_class and _unfit(d, need) is None)
 
 
 class Against(NamedTuple):
@@ -93,7 +108,7 @@ def device_refusals(node: Node, need: Need, held: Mapping[str, Sequence[str]]) -
     of_class = [device for device in node.devices if device.device_class in need.classes]
     if not of_class:
         return Against((ClassMismatch(need.classes, tuple(sorted({d.device_class for d in node.devices}))),), 0)
-    against = [_against(device, need.memory, held.get(device.id, ())) for device in of_class]
+    against = [_against(device, need, held.get(device.id, ())) for device in of_class]
     free = Counter(device.device_class for device, no in zip(of_class, against, strict=True) if not no)
     return Against(tuple(no for no in against if no), max(free.values(), default=0))
 
@@ -134,14 +149,29 @@ def _labels(node: Node, need: NodeNeed) -> Iterator[Refusal]:
         yield LabelsMissing(missing)
 
 
-_NODE_CHECKS: Final = (_heard, _cordon, _fabric, _engine, _labels)
+def _sized(_node: Node, need: NodeNeed) -> Iterator[Refusal]:
+    if need.missing:
+        yield MemoryUnknown(need.missing)
 
 
-def _against(device: Device, memory: Bytes, on_it: Sequence[str]) -> Refusal | None:
+_NODE_CHECKS: Final = (_heard, _cordon, _fabric, _engine, _labels, _sized)
+
+
+def _unfit(device: Device, need: Need) -> Refusal | None:
+    """Say what speaks against a device that nobody is on."""
     if device.unhealthy:
         return DeviceUnhealthy(device.id, device.unhealthy, device.unhealthy_code, device.label)
-    if device.memory < memory:
-        return MemoryShort(device.id, memory, device.memory)
+    if device.memory < need.memory:
+        return MemoryShort(device.id, need.memory, device.memory)
+    has = capability_of(device.capability)
+    if has is not None and has < need.capability.version:
+        return CapabilityShort(device.id, need.capability.text, device.capability, need.capability.what)
+    return None
+
+
+def _against(device: Device, need: Need, on_it: Sequence[str]) -> Refusal | None:
+    if no := _unfit(device, need):
+        return no
     if len(on_it) >= device.slots:
         return DeviceClaimed(device.id, device.slots, tuple(on_it))
     return None

@@ -94,12 +94,12 @@ class Fleet:
 
     def refusals(self, demand: Demand) -> Iterator[tuple[Node, tuple[Refusal, ...]]]:
         """Yield with each node all that speaks against it now: of the node, and of each of its devices."""
-        of_node, memory = NodeNeed.of(demand), demand.memory
+        of_node, need = NodeNeed.of(demand), Need.of(demand)
         needed = demand.profile.devices // demand.profile.nodes
         for node in self.nodes:
             # Where every device is large enough, how large they would have to be makes no difference.
-            asked = memory if memory > self._smallest[node.name] else Bytes(0)
-            against = self._of_its_devices(node, Need(demand.profile.device_classes, asked))
+            asked = need if need.memory > self._smallest[node.name] else need._replace(memory=Bytes(0))
+            against = self._of_its_devices(node, asked)
             short = (DevicesShort(needed, against.free),) if 0 < against.free < needed else ()
             yield node, (*self._of_node(node, demand, of_node), *against.refusals, *short)
 

@@ -75,9 +75,9 @@ def test_a_plan_needs_no_database(files, capsys):
 def test_a_plan_as_json(files, capsys):
     told = json.loads(run(capsys, "plan", *files(), "--json", code=1))
     assert [action["replica"] for action in told["actions"] if action["code"] == "start"] == [
+        "wide/1",
         "small/1",
         "small/2",
-        "wide/1",
     ]
     assert {each["device_class"]: each["free_after"] for each in told["capacity"]} == {"h100-80g": 0, "l40s-45g": 0}
     assert [each["code"] for each in told["would_work"]["small"]] == ["node"]

@@ -5,9 +5,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from llmgw.core.estimates.architecture import Architecture, Attention, Facts
 from llmgw.core.hardware.fabrics import Attachment
 from llmgw.core.placement import Fleet, Placement, Refusals, place
 from llmgw.core.refusals import (
+    CapabilityShort,
     ClassMismatch,
     DeviceClaimed,
     DevicesShort,
@@ -19,6 +21,7 @@ from llmgw.core.refusals import (
     FabricUnusable,
     LabelsMissing,
     MemoryShort,
+    MemoryUnknown,
     NodeCordoned,
     NodeLost,
     NodeNotJoined,
@@ -71,12 +74,12 @@ class TestChoice:
 
     def test_classes_come_in_the_profile_s_order(self):
         node = a_node(devices=[a_gpu(0, "l40s-45g", 45), a_gpu(1)])
-        wanted = a_profile("gpu", device_classes=("h100-80g", "l40s-45g"))
+        wanted = replace(a_gpu_profile(), device_classes=("h100-80g", "l40s-45g"))
         assert placed(wanted, nodes=[node]) == ("n1", ("GPU-1",))
 
     def test_classes_are_not_mixed(self):
         node = a_node(devices=[a_gpu(0, "l40s-45g", 45), a_gpu(1)])
-        wanted = a_profile("gpu", device_classes=("h100-80g", "l40s-45g"), devices=2)
+        wanted = replace(a_gpu_profile(devices=2), device_classes=("h100-80g", "l40s-45g"))
         assert placed(wanted, nodes=[node]) == [("n1", DevicesShort(2, 1))]
 
     def test_a_tighter_fit_without_enough_memory_is_passed_over(self):
@@ -221,3 +224,42 @@ def test_a_thousand_nodes_are_placed_in_a_blink():
         fleet.claim(found.parts[0].node, found.parts[0].devices, f"smollm2/{n}", model.name)
     assert looked == 2000
     assert isinstance(place(fleet, demand), Refusals)
+
+
+class TestWhatAModelNeeds:
+    def test_a_card_is_not_given_on_a_guess(self):
+        assert placed(a_gpu_profile(memory=None), nodes=[a_node(gpus=1)]) == [("n1", MemoryUnknown(("weights",)))]
+
+    def test_a_size_is_enough_and_so_is_a_figure(self):
+        model = a_model(gib=10, profiles=[a_gpu_profile(memory=None)])
+        assert placed(model=model, nodes=[a_node(gpus=1)]) == ("n1", ("GPU-0",))
+        assert placed(a_gpu_profile(memory=Bytes(GIB)), nodes=[a_node(gpus=1)]) == ("n1", ("GPU-0",))
+
+    def test_a_cpu_is_shared_by_whoever_fits(self):
+        assert placed(a_profile(), nodes=[a_node()]) == ("n1", ("cpu",))
+
+    def test_facts_decide_and_what_they_do_not_tell_is_named(self):
+        shape = Architecture(
+            layers=32, key_value_heads=8, key_length=128, value_length=128, attention={Attention.FULL: 32}
+        )
+        vllm = a_gpu_profile(engine="vllm", memory=None, context_length=131072)
+        node = a_node(devices=[a_gpu(gib=39)], engines=["vllm"])
+        model = replace(a_model(profiles=[vllm]), facts=Facts(shape, Bytes(16 * GIB)))
+        (no,) = placed(model=model, nodes=[node])
+        # 16 + 16 + 3.5 GiB, and a tenth of the card is not the engine's.
+        needed = Bytes(-(-(16 * GIB + 16 * GIB + 7 * GIB // 2) * 100 // 90))
+        assert no == ("n1", MemoryShort("GPU-0", needed, Bytes(39 * GIB)))
+        model = replace(model, facts=Facts(Architecture(layers=32), Bytes(16 * GIB)))
+        assert placed(model=model, nodes=[node]) == [("n1", MemoryUnknown(("cache",)))]
+
+    def test_a_card_that_is_too_old(self):
+        old = msgspec.structs.replace(a_gpu(), capability="8.0")
+        fp8 = a_gpu_profile(engine="vllm", quantization="fp8")
+        node = a_node(devices=[old], engines=["vllm", "llamacpp"])
+        assert placed(fp8, nodes=[node]) == [("n1", CapabilityShort("GPU-0", "8.9", "8.0", "fp8"))]
+        assert placed(a_gpu_profile(engine="vllm", quantization="awq"), nodes=[node]) == ("n1", ("GPU-0",))
+        assert placed(a_gpu_profile(), nodes=[node]) == ("n1", ("GPU-0",))
+
+    def test_a_card_that_does_not_tell_its_capability_is_believed(self):
+        fp8 = a_gpu_profile(engine="vllm", quantization="fp8")
+        assert placed(fp8, nodes=[a_node(gpus=1, engines=["vllm"])]) == ("n1", ("GPU-0",))

@@ -63,14 +63,14 @@ class TestFits:
         assert (huge.verdict, huge.why) == ("never", "class.memory")
 
     def test_the_longest_context_is_that_of_the_largest_card(self):
-        model = replace(on_card(profile={"engine": "vllm"}), facts=FACTS)
+        model = replace(on_card(profile={"engine": "vllm", "memory": None}), facts=FACTS)
         node = a_node(devices=[a_gpu(0, gib=24), a_gpu(1, gib=30)], engines=["vllm"])
         (fit,) = fits(a_snapshot(nodes=[node], models=[model]), model)
         assert fit.longest_context == (27 * GIB - 16 * GIB - 3 * GIB - GIB // 2) // 131072
 
     def test_what_is_not_known_is_not_told(self):
-        (fit,) = fits(a_snapshot(nodes=[a_node(gpus=1)]), on_card())
-        assert (fit.longest_context, fit.needs) == (None, 0)
+        (fit,) = fits(a_snapshot(nodes=[a_node(gpus=1)]), on_card(profile={"memory": None}))
+        assert (fit.verdict, fit.why, fit.longest_context) == ("never", "weights.unknown-size", None)
 
 
 class TestAlternatives:
@@ -78,7 +78,7 @@ class TestAlternatives:
         return alternatives(a_snapshot(nodes=nodes, models=[model, *others], replicas=replicas), model)
 
     def test_a_shorter_context(self):
-        model = replace(on_card(profile={"engine": "vllm", "context_length": 131072}), facts=FACTS)
+        model = replace(on_card(profile={"engine": "vllm", "memory": None, "context_length": 131072}), facts=FACTS)
         node = a_node(devices=[a_gpu(gib=24)], engines=["vllm"])
         assert self.of(model, nodes=[node]) == (ShorterContext("gpu", 16384, node.name),)
         shorter = replace(model, profiles=(replace(model.profiles[0], context_length=16384),))
