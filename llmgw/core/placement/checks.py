@@ -100,14 +100,19 @@ class Against(NamedTuple):
     """How many of one class nothing speaks against."""
 
 
+def classes_refused(wanted: Sequence[str], present: Sequence[str]) -> Against | None:
+    """Say that a node with these classes has no device of a wanted one."""
+    if any(name in present for name in wanted):
+        return None
+    return Against((ClassMismatch(tuple(wanted), tuple(present)),), 0)
+
+
 def device_refusals(node: Node, need: Need, held: Mapping[str, Sequence[str]]) -> Against:
-    """Say what speaks against each device of the wanted classes, or that there is none of them.
+    """Say what speaks against each device of the wanted classes.
 
     `held` names who is on each device.
     """
     of_class = [device for device in node.devices if device.device_class in need.classes]
-    if not of_class:
-        return Against((ClassMismatch(need.classes, tuple(sorted({d.device_class for d in node.devices}))),), 0)
     against = [_against(device, need, held.get(device.id, ())) for device in of_class]
     free = Counter(device.device_class for device, no in zip(of_class, against, strict=True) if not no)
     return Against(tuple(no for no in against if no), max(free.values(), default=0))

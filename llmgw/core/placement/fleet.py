@@ -10,6 +10,7 @@ from llmgw.core.placement.checks import (
     Against,
     Need,
     NodeNeed,
+    classes_refused,
     device_refusals,
     disk_refusals,
     node_refusals,
@@ -39,6 +40,7 @@ class Fleet:
         self._of_nodes: dict[NodeNeed, dict[NodeName, tuple[Refusal, ...]]] = {}
         self._of_devices: dict[NodeName, dict[Need, Against]] = {}
         self._of_class: dict[str, dict[NodeName, tuple[Device, ...]]] = {}
+        self._mismatches: dict[tuple[tuple[str, ...], tuple[str, ...]], Against | None] = {}
         self._rankings: dict[str, Ranking] = {}
         self._largest: dict[str, int] = {}
 
@@ -94,14 +96,14 @@ class Fleet:
 
     def refusals(self, demand: Demand) -> Iterator[tuple[Node, tuple[Refusal, ...]]]:
         """Yield with each node all that speaks against it now: of the node, and of each of its devices."""
-        of_node, need = NodeNeed.of(demand), Need.of(demand)
+        of_node, large = NodeNeed.of(demand), Need.of(demand)
         needed = demand.profile.devices // demand.profile.nodes
+        # Where every device is large enough, how large they would have to be makes no difference.
+        any_size = large._replace(memory=Bytes(0))
         for node in self.nodes:
-            # Where every device is large enough, how large they would have to be makes no difference.
-            asked = need if need.memory > self._smallest[node.name] else need._replace(memory=Bytes(0))
-            against = self._of_its_devices(node, asked)
-            short = (DevicesShort(needed, against.free),) if 0 < against.free < needed else ()
-            yield node, (*self._of_node(node, demand, of_node), *against.refusals, *short)
+            against = self._of_its_devices(node, large if large.memory > self._smallest[node.name] else any_size)
+            refusals = self._of_node(node, demand, of_node) + against.refusals
+            yield node, (*refusals, DevicesShort(needed, against.free)) if 0 < against.free < needed else refusals
 
     def keeps_weights(self, node: Node, model: Model) -> bool:
         """Tell whether the model's weights are on the node's disk already, since it was started there."""
@@ -145,6 +147,11 @@ class Fleet:
         """The memory of each node's smallest device."""
         return {node.name: min((device.memory for device in node.devices), default=Bytes(0)) for node in self.nodes}
 
+    @cached_property
+    def _classes(self) -> dict[NodeName, tuple[str, ...]]:
+        """The classes of each node's devices."""
+        return {node.name: tuple(sorted({device.device_class for device in node.devices})) for node in self.nodes}
+
     def _held_on(self, node: NodeName) -> dict[str, list[str]]:
         held = self._held.get(node)
         if held is None:
@@ -158,14 +165,22 @@ class Fleet:
         known = self._of_nodes.setdefault(need, {})
         if node.name not in known:
             known[node.name] = tuple(node_refusals(node, need))
-        keeps = self.keeps_weights(node, demand.model)
-        return known[node.name] if keeps else (*known[node.name], *disk_refusals(node, demand))
+        if not demand.model.source.copied or self.keeps_weights(node, demand.model):
+            return known[node.name]
+        return known[node.name] + disk_refusals(node, demand)
 
     def _of_its_devices(self, node: Node, need: Need) -> Against:
         known = self._of_devices.setdefault(node.name, {})
         if need not in known:
-            known[need] = device_refusals(node, need, self._held_on(node.name))
+            mismatch = self._mismatch(need.classes, self._classes[node.name])
+            known[need] = mismatch or device_refusals(node, need, self._held_on(node.name))
         return known[need]
+
+    def _mismatch(self, wanted: tuple[str, ...], present: tuple[str, ...]) -> Against | None:
+        """Tell nodes without a wanted class; one answer does for all nodes that are alike."""
+        if (wanted, present) not in self._mismatches:
+            self._mismatches[wanted, present] = classes_refused(wanted, present)
+        return self._mismatches[wanted, present]
 
     def _rank(self, device_class: str) -> None:
         """Count once where the nodes of a class stand."""
