@@ -112,7 +112,7 @@ def a_model(dice: random.Random, number: int, classes: list[str]) -> Model:
     devices = dice.choice((1, 1, 2, 2, 4, 8))
     profile = Profile("gpu", "vllm", wanted, devices, tensor_parallel=devices)
     replicas = dice.randint(1, 4 if devices < 8 else 2)
-    return Model(ModelName(f"m{number:02}"), Source("file:///w"), (profile,), replicas)
+    return Model(ModelName(f"m{number:02}"), Source("file:///w", Bytes(GIB)), (profile,), replicas)
 
 
 def of_one_class(fleet: ClusterSnapshot) -> ClusterSnapshot:

@@ -12,7 +12,7 @@ from llmgw.core.units import NodeName
 from llmgw.core.wanted import Demand
 from llmgw.core.world import ClusterSnapshot, Node
 
-__all__ = ["Fleet", "Part", "Placement", "Refusals", "Refused", "fitting", "place"]
+__all__ = ["Fleet", "Part", "Placement", "Refusals", "Refused", "fitting", "place", "refusals"]
 
 
 class Part(NamedTuple):
@@ -51,7 +51,7 @@ class Refusals:
 def place(cluster: ClusterSnapshot | Fleet, demand: Demand) -> Placement | Refusals:
     """Choose devices for one replica by one profile, or say for every node why not."""
     fleet = cluster if isinstance(cluster, Fleet) else Fleet(cluster)
-    return fitting(fleet, demand) or Refusals(_all_refused(fleet, demand))
+    return fitting(fleet, demand) or Refusals(refusals(fleet, demand))
 
 
 def fitting(fleet: Fleet, demand: Demand) -> Placement | None:
@@ -92,7 +92,8 @@ def _placement(demand: Demand, shards: Shards, fabric: str = "") -> Placement:
     return Placement(demand.profile.name, tuple(parts), fabric)
 
 
-def _all_refused(fleet: Fleet, demand: Demand) -> tuple[Refused, ...]:
+def refusals(fleet: Fleet, demand: Demand) -> tuple[Refused, ...]:
+    """Say for every node why it does not take a replica, as it is now."""
     if not fleet.nodes:
         return (Refused(None, None, NoNodes()),)
     profile = demand.profile

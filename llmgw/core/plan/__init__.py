@@ -20,6 +20,7 @@ from llmgw.core.plan.actions import (
     Stop,
     refused_to_json,
 )
+from llmgw.core.plan.exchange import Exchange
 from llmgw.core.plan.rollout import Rollout, removal
 from llmgw.core.units import ModelName, NodeName, Seconds
 from llmgw.core.wanted import Model
@@ -57,7 +58,8 @@ def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
     fleet = Fleet(seen)
     by_model = _by_model(seen.replicas)
     models = sorted(seen.models, key=_turn)
-    rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, now) for model in models]
+    exchange = Exchange(fleet)
+    rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, exchange, now) for model in models]
     unwanted = [one for name in sorted(by_model) for one in removal(by_model[name], fleet, f"{name} is retired")]
     worked = [rollout.work() for rollout in rollouts]
     actions = [*losses, *_reaps(seen, fleet), *unwanted, *(action for done in worked for action in done.actions)]

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 
 from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE
-from llmgw.core.placement import Fleet, Placement, Refused, fitting, place
+from llmgw.core.placement import Fleet, Placement, Refused, fitting, refusals
 from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
+from llmgw.core.plan.exchange import Exchange
 from llmgw.core.refusals import Refusal, WaitingForRetry, WaitingForRollout
 from llmgw.core.units import ReplicaId, Seconds, in_a_row, replica_id
 from llmgw.core.wanted import Demand, Model
@@ -39,10 +40,13 @@ class Rollout:
     in its own slot if it is still wanted, and is archived if it is not.
     """
 
-    def __init__(self, model: Model, replicas: Sequence[Replica], fleet: Fleet, now: Seconds) -> None:
+    def __init__(
+        self, model: Model, replicas: Sequence[Replica], fleet: Fleet, exchange: Exchange, now: Seconds
+    ) -> None:
         self.model = model
         self.replicas = replicas
         self.fleet = fleet
+        self.exchange = exchange
         self.now = now
         self.done = Worked()
         self.current = model.fingerprints()
@@ -136,14 +140,18 @@ class Rollout:
 
     def _start_one(self, slot: _Slot) -> tuple[Refused, ...]:
         """Start a slot by the first profile that fits; otherwise return the reasons against all of them."""
-        refused: list[Refused] = []
-        for demand in self._demands():
-            found = place(self.fleet, demand)
-            if isinstance(found, Placement):
-                self.done.actions.append(self._placed(slot, demand, found))
+        demands = self._demands()
+        for demand in demands:
+            if found := fitting(self.fleet, demand):
+                self._place(slot, demand, found)
                 return ()
-            refused += found.refused
-        return tuple(refused)
+        if room := self.exchange.make_room(self.model, demands):
+            self._place(slot, *room)
+            return ()
+        return tuple(no for demand in demands for no in refusals(self.fleet, demand))
+
+    def _place(self, slot: _Slot, demand: Demand, found: Placement) -> None:
+        self.exchange.begin(self.model, self.done.actions, self._placed(slot, demand, found))
 
     def _placed(self, slot: _Slot, demand: Demand, found: Placement) -> Start:
         for part in found.parts:
