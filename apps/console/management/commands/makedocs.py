@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.console import inventory_reference, reference
+from apps.console import file_reference, inventory_reference, reference
 from apps.console.management import reading
 
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, check: bool, **options: Any) -> None:
         root = Path(settings.BASE_DIR)
-        pages = {**reference.PAGES, **inventory_reference.PAGES, **reading.PAGES}
+        pages = {**reference.PAGES, **inventory_reference.PAGES, **file_reference.PAGES, **reading.PAGES}
         made = {root / page: make() for page, make in pages.items()}
         old = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
         if check and old:
