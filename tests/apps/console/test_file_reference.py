@@ -1,7 +1,7 @@
 """The schema of fleet files says what the reader takes."""
 
-import jsonschema
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from apps.console.file_reference import fleet_schema
 from llmgw.core.validation.fleet import DEVICE_KEYS, FABRIC_KEYS, NODE_KEYS, fleet_from_document
@@ -43,4 +43,4 @@ FULL = {
 def test_it_and_the_reader_agree(node, is_right):
     document = {"nodes": [node]}
     read = all(isinstance(each, Node) for each in fleet_from_document(document))
-    assert (jsonschema.Draft202012Validator(SCHEMA).is_valid(document), read) == (is_right, is_right)
+    assert (Draft202012Validator(SCHEMA).is_valid(document), read) == (is_right, is_right)
