@@ -9,7 +9,7 @@ JOBS   ?= 2
 # How the tests are told to use a real PostgreSQL, and which ones.
 ON_POSTGRES ?= -m database --database postgres
 
-EXTRAS := install control node router demo tracing
+EXTRAS := install control node router demo tracing bench
 LOCK   := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
           --no-emit-index-url --custom-compile-command "make lock"
 
