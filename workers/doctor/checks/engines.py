@@ -41,7 +41,8 @@ def _installed(patient: Patient) -> Iterator[Outcome]:
         yield passed(f"{name}: {words}", name)
     if not patient.inventory.engines:
         why = [problem.text for problem in patient.inventory.problems if problem.code == "engine.missing"]
-        yield failed(f"no engine is installed: {listed(why) or 'none was found'}")
+        # A machine may be looked at before anything is installed on it: that makes nothing of it broken.
+        yield warned(f"no engine is installed: {listed(why) or 'none was found'}")
 
 
 def _starts(patient: Patient) -> Iterator[Outcome]:
@@ -99,10 +100,11 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=Group.SOFTWARE,
         title="An engine is installed",
         reads="the inventory: llama_server in the settings, PATH, Python packages",
-        rule="Fails where there is none; says of each which version it is.",
+        rule="Warns where there is none; says of each which version it is.",
         costs="No model can be placed here.",
         fix=Fix("Install llama-server, or xllamacpp into the worker's environment; or name it as llama_server."),
         judge=_installed,
+        worst=Severity.WARN,
     ),
     Check(
         id="engine.starts",

@@ -165,7 +165,8 @@ def _attachment(fabric: Attachment) -> Outcome:
     if fabric.unusable:
         return failed(f"fabric {fabric.name} cannot be used here: {fabric.unusable}", fabric.name, lost=lost)
     if lost:
-        return warned(f"fabric {fabric.name} has lost {listed(sorted(lost))}: {many} left here", fabric.name, lost=lost)
+        why = listed([f"{name} ({reason})" for name, reason in sorted(lost.items())])
+        return failed(f"fabric {fabric.name} has lost {why}: {many} left here", fabric.name, lost=lost)
     return passed(f"fabric {fabric.name} has {many} of this node", fabric.name)
 
 
@@ -263,7 +264,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=Group.FABRICS,
         title="Every declared fabric can be used with all its ports",
         reads="the inventory's fabrics: the declaration against the ports",
-        rule="Fails where no shard could be placed over it; warns where some of its ports are lost.",
+        rule="Fails where a declared port carries nothing, the more so where none does.",
         costs="Nothing that spans nodes is placed over it, or it has fewer rails.",
         fix=Fix("See the checks of the ports; or correct the declaration in the node's settings."),
         judge=_usable,

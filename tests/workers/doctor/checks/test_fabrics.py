@@ -51,7 +51,7 @@ def with_gid(name, gid):
     [
         ("fabric.usable", {}, "not-applicable"),
         ("fabric.usable", {"fabrics": (attached("mlx5_0:1"),)}, "pass"),
-        ("fabric.usable", {"fabrics": (attached(ports=LOST),)}, "warn"),
+        ("fabric.usable", {"fabrics": (attached(ports=LOST),)}, "fail"),
         ("fabric.usable", {"fabrics": (attached("mlx5_0:1", unusable="no port is up"),)}, "fail"),
         ("fabric.one-identity", {}, "not-applicable"),
         ("fabric.one-identity", {"fabrics": (attached("mlx5_0:1"),)}, "pass"),

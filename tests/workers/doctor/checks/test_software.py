@@ -42,7 +42,7 @@ def process(pid, *argv, session=None):
     ("check", "facts", "expected"),
     [
         ("engine.installed", LLAMA, "pass"),
-        ("engine.installed", {"problems": (MISSING,)}, "fail"),
+        ("engine.installed", {"problems": (MISSING,)}, "warn"),
         ("engine.starts", {}, "not-applicable"),
         ("engine.starts", llama(ToolResult(0, err="version: 6500 (abc123)")), "pass"),
         ("engine.starts", llama(ToolResult(-4)), "fail"),
