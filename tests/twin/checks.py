@@ -7,6 +7,7 @@ from llmgw.core import plan as planned
 from llmgw.core.lifecycle import AT_REST, GOING, LIVE
 from llmgw.core.plan import Action, Drain, Lose, Plan, Start, Stop
 from llmgw.core.refusals import NoNodes, WaitingForRetry, WaitingForRollout
+from llmgw.core.wanted import Model
 from llmgw.core.world import ClusterSnapshot, NodeState, Replica, State
 from tests.twin.control import Control, Look
 from tests.twin.machines import Machine
@@ -74,21 +75,33 @@ def check_actions(look: Look) -> None:
 
 def _check_end(action: Action, one: Replica, snapshot: ClusterSnapshot) -> None:
     model = next((model for model in snapshot.models if model.name == one.model), None)
-    if model is None or one.fingerprint not in model.fingerprints():
+    if model is None or not _is_current(one, model, snapshot):
         return
     running = [r for r in snapshot.replicas if r.model == one.model and r.state in LIVE - GOING]
-    current = [r for r in running if r.fingerprint in model.fingerprints()]
+    current = [r for r in running if _is_current(r, model, snapshot)]
     demand(len(current) > model.replicas, "what is wanted, current and healthy is ended", action.text())
     if one.state is State.READY:
         kept = [r for r in current if r.state is State.READY]
         demand(len(kept) > model.replicas, "ends what serves, and not what does not", action.text())
 
 
+def _is_current(one: Replica, model: Model, snapshot: ClusterSnapshot) -> bool:
+    """Tell whether nothing is to take a replica's place: of the present version, and on devices that are not sick."""
+    sick = {
+        (node.name, device.id)
+        for node in snapshot.nodes
+        for device in node.devices
+        if device.unhealthy_code.startswith("device.unhealthy.")
+    }
+    held = {(shard.node, device) for shard in one.shards for device in shard.devices}
+    return one.fingerprint in model.fingerprints() and not (one.state is State.READY and held & sick)
+
+
 def _check_counts(name: str, wanted: int, look: Look, after: ClusterSnapshot) -> None:
     """Never more up than asked, and one more while an edit rolls out; never less serving than one below it."""
     model = next(model for model in after.models if model.name == name)
     up = [one for one in after.replicas if one.model == name and one.state in LIVE - GOING]
-    current = [one for one in up if one.fingerprint in model.fingerprints()]
+    current = [one for one in up if _is_current(one, model, after)]
     started = [one for one in look.plan.actions if isinstance(one, Start) and one.model == name]
     if started:
         surge = len(current) < len(up)
@@ -138,7 +151,7 @@ def check_quiet(control: Control) -> None:
         demand(one.model in models, "a retired model still has slots", one.id)
     for name, model in models.items():
         serving = [one for one in snapshot.replicas if one.model == name and one.state is State.READY]
-        current = [one for one in serving if one.fingerprint in model.fingerprints()]
+        current = [one for one in serving if _is_current(one, model, snapshot)]
         demand(len(serving) <= model.replicas, "more serve than asked", name)
         if len(serving) == len(current):
             demand(len(current) + refused[name] == model.replicas, "less serve than asked, and less is said", name)

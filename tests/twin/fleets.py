@@ -83,18 +83,23 @@ def _devices(dice: random.Random) -> list[Device]:
 
 def _gpu(dice: random.Random, index: int, device_class: str) -> Device:
     memory = Bytes(CLASSES[device_class] * GIB)
-    return Device(f"GPU-{index}", DeviceKind.GPU, device_class, memory, unhealthy=_ill(dice), index=index)
+    return with_illness(Device(f"GPU-{index}", DeviceKind.GPU, device_class, memory, index=index), _ill(dice))
 
 
 def _mig(dice: random.Random, card: int, part: int) -> Device:
     number = 1000 + 100 * card + part
-    return Device(
-        f"MIG-{card}-{part}", DeviceKind.MIG, MIG, Bytes(40 * GIB), unhealthy=_ill(dice), index=number, card=str(card)
-    )
+    device = Device(f"MIG-{card}-{part}", DeviceKind.MIG, MIG, Bytes(40 * GIB), index=number, card=str(card))
+    return with_illness(device, _ill(dice))
+
+
+def with_illness(device: Device, why: str | None) -> Device:
+    """Make a device ill, or well; of some illnesses the device itself is not the cause."""
+    code = "" if why is None else "device.stale" if "driver" in why else "device.unhealthy.lost"
+    return msgspec.structs.replace(device, unhealthy=why, unhealthy_code=code)
 
 
 def _ill(dice: random.Random) -> str | None:
-    return "it fell off the bus" if dice.random() < 0.06 else None
+    return dice.choice(["it fell off the bus", "its driver is silent"]) if dice.random() < 0.06 else None
 
 
 def _profiles() -> list[Profile]:

@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from llmgw.core.lifecycle import AT_REST, GOING, Happened
 from llmgw.core.units import Bytes, Seconds
 from llmgw.core.wanted import Model
 from llmgw.core.world import Node, NodeState, State
 from tests.twin.checks import check_quiet, check_world, checked_pass
 from tests.twin.control import Control, Look
-from tests.twin.fleets import Scene
+from tests.twin.fleets import Scene, with_illness
 from tests.twin.machines import NEXT, Machine, Message
 
 Event = list[Any]
@@ -175,9 +173,7 @@ class Twin:
         def struck(node: Node) -> Node:
             return replace(
                 node,
-                devices=tuple(
-                    msgspec.structs.replace(one, unhealthy=why) if one.id == device_id else one for one in node.devices
-                ),
+                devices=tuple(with_illness(one, why) if one.id == device_id else one for one in node.devices),
             )
 
         self._change_node(name, struck)
@@ -332,7 +328,11 @@ class Dice:
 
     def _ill(self, twin: Twin) -> list[Any]:
         node = self.dice.choice(twin.scene.nodes)
-        return [node.name, self.dice.choice(node.devices).id, self.dice.choice([None, "double-bit error"])]
+        return [
+            node.name,
+            self.dice.choice(node.devices).id,
+            self.dice.choice([None, "double-bit error", "its driver is silent"]),
+        ]
 
     def _label(self, twin: Twin) -> list[Any]:
         return [self._node(twin), self.dice.choice("ab")]

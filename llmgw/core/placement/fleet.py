@@ -4,6 +4,7 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Final
 
 from llmgw.core.lifecycle import HOLDING
 from llmgw.core.placement.checks import (
@@ -21,7 +22,10 @@ from llmgw.core.placement.ranking import Ranking
 from llmgw.core.refusals import DevicesShort, Refusal
 from llmgw.core.units import Bytes, ModelName, NodeName
 from llmgw.core.wanted import Demand, Model
-from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node, NodeState
+from llmgw.core.world import ClusterSnapshot, Device, DeviceKind, Node, NodeState, Replica
+
+_SICK: Final = "device.unhealthy."
+"""How the codes of findings begin that speak of the device itself."""
 
 
 class Fleet:
@@ -105,11 +109,30 @@ class Fleet:
             refusals = self._of_node(node, demand, of_node) + against.refusals
             yield node, (*refusals, DevicesShort(needed, against.free)) if 0 < against.free < needed else refusals
 
+    def sick(self, replica: Replica) -> str | None:
+        """Say which device of a replica is unhealthy; None while all are well, or only not told of.
+
+        A device that a driver has fallen silent about, or that others hold memory of, may serve on.
+        """
+        for shard in replica.shards:
+            node = self.by_name.get(shard.node)
+            for device in node.devices if node and node.name in self._with_sick else ():
+                if device.id in shard.devices and device.unhealthy_code.startswith(_SICK):
+                    return f"device {device.label or device.id} on {shard.node} is unhealthy: {device.unhealthy}"
+        return None
+
     def keeps_weights(self, node: Node, model: Model) -> bool:
         """Tell whether the model's weights are on the node's disk already, since it was started there."""
         return node.name in self._keepers.get(model.name, ())
 
     # --- counted once
+
+    @cached_property
+    def _with_sick(self) -> frozenset[NodeName]:
+        """The nodes that have a sick device."""
+        return frozenset(
+            node.name for node in self.nodes if any(d.unhealthy_code.startswith(_SICK) for d in node.devices)
+        )
 
     @cached_property
     def _claims(self) -> dict[NodeName, list[tuple[tuple[str, ...], str]]]:

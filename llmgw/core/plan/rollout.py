@@ -60,13 +60,23 @@ class Rollout:
         self.stay = sorted(first_to_go[surplus:], key=lambda one: one.ordinal)
 
     def _is_outdated(self, one: Replica) -> bool:
-        return one.state in LIVE and one.fingerprint not in self.current
+        """Tell whether another replica is to take its place: it is of an old version, or serves on a sick device.
+
+        One that is still starting on a sick device is left to show whether it can.
+        """
+        is_old = one.fingerprint not in self.current
+        return one.state in LIVE and (is_old or (one.state is State.READY and self.fleet.sick(one) is not None))
+
+    def _why_outdated(self, old: Sequence[Replica]) -> str:
+        sick = next((why for one in old if one.fingerprint in self.current and (why := self.fleet.sick(one))), None)
+        return sick or "the model was edited"
 
     def work(self) -> Worked:
         """Decide for the whole model."""
         self._put_away()
         leaving = self._leaving()
-        self._remove(leaving, "the model was edited")
+        for one in leaving:
+            self._remove([one], self._why_outdated([one]))
         old = [one for one in self.outdated if one not in leaving]
         slots = self._startable(old, [*self.going, *leaving])
         waiting = self._start(slots)
@@ -103,7 +113,7 @@ class Rollout:
         self._hold_back([*due[room:], *stopped[missing:]], len(old))
         coming = [one for one in leaving if not is_unreachable(one, self.fleet)]
         new = max(missing - len(stopped) - len(coming), 0)
-        why = "the model was edited" if old else f"{self.model.replicas} wanted, {there} there"
+        why = self._why_outdated(old) if old else f"{self.model.replicas} wanted, {there} there"
         slots = [_Slot(one.id, one.ordinal, one.attempt, _why_again(one), new=False) for one in due[:room]]
         return [*slots, *self._new_slots(new, why)]
 
@@ -181,7 +191,8 @@ class Rollout:
         if chosen is None and self._fits_without(serving):
             chosen = serving[0]
         if chosen:
-            self.done.actions.append(Drain(chosen.id, "the model was edited, and the new version needs its place"))
+            why = f"{self._why_outdated([chosen])}, and what follows needs its place"
+            self.done.actions.append(Drain(chosen.id, why))
 
     def _unproven(self, one: Replica) -> bool:
         """Tell whether the new version is still starting here, or has failed: then the old one is not to be risked."""
