@@ -78,6 +78,11 @@ class InventoryWatch:
         """What the control plane knows, or is being told; None before the first look is over."""
         return self._told
 
+    @property
+    def seen(self) -> wire.Inventory | None:
+        """The last look, told or not; None before it is over."""
+        return self._seen
+
     def newest(self) -> wire.Inventory | None:
         """Return the last look, which is told from here on; None before it is over."""
         self._told = self._seen
@@ -156,7 +161,7 @@ class Node:
         self._inventory = InventoryWatch(
             make_collector(settings, machine, self._pids), self._reporter, settings.inventory_s
         )
-        self._doctor = DoctorWatch(machine, settings, self._inventory.newest, self._reporter.examined)
+        self._doctor = DoctorWatch(machine, settings, lambda: self._inventory.seen, self._reporter.examined)
         self._heart = Heart(settings.redis_url, settings.id, self._beat)
         self._closed = threading.Lock()
 

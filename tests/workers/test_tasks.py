@@ -91,6 +91,12 @@ def test_whoever_is_told_all_is_told_the_last_look(told):
     assert watch.told == with_free_disk(49)
 
 
+def test_the_last_look_can_be_had_without_telling_it(told):
+    watch = looking_at(told, NOW, with_free_disk(49))
+    assert watch.seen == with_free_disk(49)
+    assert watch.told == NOW, "small changes that nobody was told still add up"
+
+
 def test_what_is_new_is_logged_once(told):
     odd = Finding("port.down", "mlx5_0:1 is down", about="mlx5_0:1")
     with structlog.testing.capture_logs() as lines:
