@@ -38,7 +38,11 @@ _TAINTS: Final[Mapping[int, str]] = MappingProxyType(
 """Bits of /proc/sys/kernel/tainted, as the kernel's documentation lists them."""
 _BROKEN: Final = frozenset({4, 5, 7, 14})
 _DOUBTFUL: Final = frozenset({1, 2, 3, 9})
-_CRASHES: Final = r"(?i)\bOops\b|BUG: |Kernel panic|general protection fault|(soft|hard) lockup|rcu\w* .*detected stall"
+_CRASHES: Final = (
+    r"\bOops(: | - )|\bBUG: |Kernel panic|general protection fault(?! ip:)"
+    r"|(?i:(soft|hard) lockup|rcu\w* .*detected stall)"
+)
+"""A fault with `ip:` behind it is a program's, and none of the kernel's own."""
 _HANGS: Final = r"blocked for more than \d+ seconds"
 _MACHINE_CHECKS: Final = r"mce: \[Hardware Error\]|\[Hardware Error\]: .*(Uncorrected|fatal|Corrected)|Machine [Cc]heck"
 _GRAVE: Final = r"(?i)uncorrected|fatal|processor context corrupt"
