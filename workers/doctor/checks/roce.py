@@ -149,7 +149,7 @@ def _shared(patient: Patient, shared: dict[Network, list[str]]) -> Iterator[Outc
     if not result.ok:
         yield unanswered("whether packets leave by the interface of their address", "ip", result)
         return
-    sources = set(re.findall(r"\bfrom ([0-9a-fA-F.:]+)", result.out)) - {"all"}
+    sources = set(re.findall(r"\bfrom ([0-9a-fA-F.:]+)", result.out))
     addresses = patient.machine.addresses()
     for network, names in shared.items():
         own = {name: {text.partition("/")[0] for text in addresses.get(name, ())} for name in names}

@@ -85,7 +85,8 @@ def _marks(patient: Patient, port: Port) -> Outcome:
 def _enabled(patient: Patient, interface: str, way: str) -> bool | None:
     """Tell whether one half of congestion control is on for any priority; None where the driver has no such switch."""
     folder: Path = FOLDER / interface / "ecn" / way / "enable"
-    states = [whole(patient.machine.read_text(folder / name)) for name in patient.machine.names_in(folder)]
+    told = (whole(patient.machine.read_text(folder / name)) for name in patient.machine.names_in(folder))
+    states = [state for state in told if state is not None]
     return any(states) if states else None
 
 

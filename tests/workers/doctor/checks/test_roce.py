@@ -124,6 +124,7 @@ def gid(index, text, kind="roce-v2"):
         ("roce.ecn", ROCE, "unknown"),
         ("roce.ecn", ROCE | {"files": {f"{ECN}/roce_np/enable/3": "1\n", f"{ECN}/roce_rp/enable/3": "1\n"}}, "pass"),
         ("roce.ecn", ROCE | {"files": {f"{ECN}/roce_np/enable/3": "1\n", f"{ECN}/roce_rp/enable/3": "0\n"}}, "warn"),
+        ("roce.ecn", ROCE | {"files": {f"{ECN}/{way}/enable/3": "?\n" for way in ("roce_np", "roce_rp")}}, "unknown"),
         ("roce.ecn", {"ports": (a_roce_port(counters={"rp_cnp_handled": 12}),)}, "pass"),
         ("roce.pauses", {}, "not-applicable"),
         ("roce.pauses", ROCE, "unknown"),
