@@ -44,6 +44,9 @@ class HeardNode(NamedTuple):
     """`vendid`, `devid`, `sysimgguid`."""
 
 
+_NOBODY: Final = HeardNode("?", "")
+
+
 class HeardLink(NamedTuple):
     """A link, as one of its two ends tells it."""
 
@@ -76,21 +79,23 @@ Heard = HeardNode | HeardLink | HeardLid | HeardFree
 def listen(text: str) -> Iterator[Heard | None]:
     """Tell what each line says; None for a line that makes no sense."""
     attributes: dict[str, str] = {}
-    own = HeardNode("?", "")
+    own = _NOBODY
     for raw in text.splitlines():
         line = raw.strip()
         if found := _ATTRIBUTE.match(line):
             attributes[found[1].lower()] = found[2].lower()
+        elif _OWN_GUID.match(line):
+            own = _NOBODY  # should the head that follows make no sense, its links are not those of the node before
         elif found := _HEADER.match(line):
             own = _header(found, tuple(attributes.items()))
             attributes = {}
             yield own
             yield from _lid(own.guid, 0, own.lid)
         elif found := _LINK.match(line):
-            yield from _link(found, own) if own.guid else [None]
+            yield from [None] if own is _NOBODY else _link(found, own)
         elif found := _PORT.match(line):
             yield from _port(found)
-        elif not _NOISE.match(line) and not _OWN_GUID.match(line):
+        elif not _NOISE.match(line):
             yield None
 
 

@@ -84,6 +84,12 @@ def test_a_graph_is_json():
     assert msgspec.json.decode(msgspec.json.encode(graph), type=type(graph)) == graph
 
 
+def test_links_below_a_head_that_makes_no_sense_are_nobodys():
+    graph = parse(TOPOLOGY.replace('Ca\t1 "H-0cc4de0300aabb00"', 'Ca\t1 "H-0cc4d'))
+    assert (graph.unread_lines, codes(graph)) == (2, []), "the leaf's port 1 has no second neighbour"
+    assert len(graph.links) == 3
+
+
 @pytest.mark.parametrize(
     "line",
     [
