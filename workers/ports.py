@@ -17,7 +17,7 @@ class ToolResult:
     out: str = ""
     err: str = ""
     problem: str = ""
-    """Why there is no exit code: `not found`, `not allowed`, `no answer within 5 s`."""
+    """Why there is no exit code: `not found`, `not allowed: Permission denied`, `no answer within 5 s`."""
 
     @property
     def ok(self) -> bool:

@@ -72,7 +72,7 @@ def _why(answer: ToolResult, tool: str) -> tuple[str, str]:
     """Return the end of a problem's code, and the reason in words."""
     if answer.problem == "not found":
         return "missing", f"{tool} is not installed (infiniband-diags)"
-    if answer.problem == "not allowed":
+    if answer.problem.startswith("not allowed"):
         return "not-allowed", f"{tool} may not be run"
     if answer.problem:
         return "held-up" if answer.problem.startswith("held up") else "timeout", answer.problem

@@ -50,5 +50,8 @@ def unanswered(fact: str, tool: str, result: ToolResult) -> Outcome:
 
 
 def _as_clause(problem: str) -> str:
-    clauses = {"not found": "is not installed", "not allowed": "may not be run"}
-    return clauses.get(problem, f"gave {problem}" if problem.startswith("no answer") else problem)
+    if problem == "not found":
+        return "is not installed"
+    if problem.startswith("not allowed"):
+        return problem.replace("not allowed", "may not be run", 1)
+    return f"gave {problem}" if problem.startswith("no answer") else problem

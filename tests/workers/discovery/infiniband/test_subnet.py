@@ -57,7 +57,7 @@ def test_ports_that_have_none_are_not_asked():
         (ToolResult(255, "sminfo: iberror: failed: Failed to open 'mlx5_0' port '1'\n"), "sminfo.not-allowed"),
         (ToolResult(None, problem="no answer within 5 s"), "sminfo.timeout"),
         (ToolResult(None, problem="held up since 12:00"), "sminfo.held-up"),
-        (ToolResult(None, problem="not allowed"), "sminfo.not-allowed"),
+        (ToolResult(None, problem="not allowed: Permission denied"), "sminfo.not-allowed"),
     ],
 )
 def test_an_error_is_kept_with_its_port(answer, code):

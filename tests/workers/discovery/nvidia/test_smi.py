@@ -387,7 +387,7 @@ NO_LIBRARY = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. P
         (ToolResult(6, "No devices were found\n"), MODULE, "nvidia-smi.no-devices", True),
         (ToolResult(6, "No devices were found\n"), ON_PCI, "nvidia-smi.no-devices", False),
         (ToolResult(6, "No devices were found\n"), OF_KERNEL, "nvidia-smi.no-devices", False),
-        (ToolResult(None, problem="not allowed"), {}, "nvidia-smi.not-allowed", False),
+        (ToolResult(None, problem="not allowed: Permission denied"), {}, "nvidia-smi.not-allowed", False),
         (ToolResult(None, problem="no answer within 20 s"), {}, "nvidia-smi.timeout", False),
         (ToolResult(None, problem="held up since 12:00"), {}, "nvidia-smi.held-up", False),
         (ToolResult(0, "<html>proxy login</html>"), {}, "nvidia-smi.garbage", False),

@@ -88,7 +88,8 @@ def test_many_names_are_cut():
     ("result", "text"),
     [
         (ToolResult(None, problem="not found"), "the clock is not known: chronyc is not installed"),
-        (ToolResult(None, problem="not allowed: Permission denied"), "not allowed: Permission denied"),
+        (ToolResult(None, problem="not allowed: Permission denied"), "chronyc may not be run: Permission denied"),
+        (ToolResult(None, problem="held up since 12:00"), "chronyc held up since 12:00"),
         (ToolResult(None, problem="no answer within 5 s"), "chronyc gave no answer within 5 s"),
         (ToolResult(1, err="506 Cannot talk to daemon"), "chronyc ended with 1"),
     ],
