@@ -62,7 +62,10 @@ class Inquiry(Generic[T]):
                 return
             self._begun, self._asked_at = here, self._machine.now()
             self._idle.clear()
-        threading.Thread(target=self._ask, name=f"ask {self.source.name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._ask, name=f"ask {self.source.name}", daemon=True).start()
+        except RuntimeError as error:  # no thread is to be had now: it is asked again at the next look
+            self._take(self._broken(error))
 
     def wait(self, seconds: float) -> Answer[T]:
         """Return the answer, or the last one with a problem when there is no new one within that time."""
@@ -76,7 +79,10 @@ class Inquiry(Generic[T]):
         except Exception as error:
             # A tool or file of a kind that nobody has seen must not cost the facts of all other sources.
             log.exception("source failed", source=self.source.name)
-            answer = Answer(self._last.value, self._last.at, self._failed(error))
+            answer = self._broken(error)
+        self._take(answer)
+
+    def _take(self, answer: Answer[T]) -> None:
         with self._lock:
             self._last = answer
             self._idle.set()
@@ -86,6 +92,8 @@ class Inquiry(Generic[T]):
         text = f"{self.source.name}: still being asked since {moment(self._asked_at)}; {rest}"
         return Problem(code=f"{self.source.name}.held-up", fact=self.source.name, text=text)
 
-    def _failed(self, error: Exception) -> Problem:
+    def _broken(self, error: Exception) -> Answer[T]:
         text = f"{self.source.name} could not be read ({type(error).__name__}); please send a recording of this machine"
-        return Problem(code=f"{self.source.name}.garbage", fact=self.source.name, text=text, literal=cut(str(error)))
+        code = f"{self.source.name}.garbage"
+        problem = Problem(code=code, fact=self.source.name, text=text, literal=cut(str(error)))
+        return Answer(self._last.value, self._last.at, problem)

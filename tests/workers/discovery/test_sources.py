@@ -78,6 +78,18 @@ def test_one_that_breaks_is_told_and_asked_again(tap):
     assert ask(inquiry).value == "first"
 
 
+def test_one_for_which_there_is_no_thread_is_asked_again(tap, monkeypatch):
+    def none_left(_):
+        raise RuntimeError("can't start new thread")
+
+    inquiry = Inquiry(Source("ports", tap), FakeMachine())
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", none_left)
+        answer = ask(inquiry)
+    assert (answer.value, answer.problem.literal) == (None, "can't start new thread")
+    assert ask(inquiry).value == "first"
+
+
 def test_a_slow_source_is_asked_again_only_after_its_time(tap):
     machine = FakeMachine()
     inquiry = Inquiry(Source("topology", tap, every_s=60), machine)
