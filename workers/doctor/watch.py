@@ -29,11 +29,14 @@ class DoctorWatch:
         settings: NodeSettings,
         inventory: Callable[[], Inventory | None],
         told: Callable[[Examination], None],
+        *,
+        first_s: float = FIRST_S,
     ) -> None:
         self._machine = machine
         self._settings = settings
         self._inventory = inventory
         self._told = told
+        self._first_s = first_s
         self._asked = threading.Event()
         self._stopped = threading.Event()
 
@@ -69,21 +72,22 @@ class DoctorWatch:
 
     def _run(self) -> None:
         every = self._settings.doctor_s
-        wait: float | None = min(FIRST_S, every) if every else None
+        wait: float | None = min(self._first_s, every) if every else None
         while not self._stopped.is_set():
             self._asked.wait(wait)
             self._asked.clear()
             if self._stopped.is_set():
                 return
-            told = self._try()
-            wait = FIRST_S if told is None else (every or None)
-            if told is not None:
-                self._told(told)
+            wait = self._try()
 
-    def _try(self) -> Examination | None:
+    def _try(self) -> float | None:
+        """Examine and hand on; return how long to wait for the next time, None for an order."""
         try:
-            return self.examine()
+            told = self.examine()
+            if told is None:
+                return self._first_s
+            self._told(told)
         except Exception:
             # What nobody has thought of must not end all examinations for the worker's life.
             log.exception("doctor failed")
-            return None
+        return self._settings.doctor_s or None
