@@ -308,9 +308,10 @@ def _collector(settings: NodeSettings, machine: Machine) -> Collector:
 
 
 def _look(arguments: argparse.Namespace, settings: NodeSettings, machine: Machine) -> int:
-    inventory = _collector(settings, machine).collect()
+    look = _collector(settings, machine).collect
     if arguments.command == "doctor":
-        return command.run(arguments, machine, settings, inventory, is_replay=arguments.replay is not None)
+        return command.run(arguments, machine, settings, look, is_replay=arguments.replay is not None)
+    inventory = look()
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(inventory)).decode())
     else:

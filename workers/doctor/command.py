@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, redirect_stdout
 from typing import Final
 
 import msgspec
@@ -21,6 +22,8 @@ from workers.settings import NodeSettings
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 _SHOWN: Final = ("fail", "warn", "unknown")
 _FIX_S: Final = 60.0
+Look = Callable[[], Inventory]
+"""Looks at everything; before the checks, and again after the cures."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,29 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
 
 
-def run(
-    arguments: argparse.Namespace, machine: Machine, settings: NodeSettings, inventory: Inventory, *, is_replay: bool
-) -> int:
+def run(arguments: argparse.Namespace, machine: Machine, settings: NodeSettings, look: Look, *, is_replay: bool) -> int:
     """Run it; 0 when nothing fails, 1 when something does, 2 for a check that is not known."""
-    checks = [check for check in CATALOGUE if not arguments.only or {check.id, check.group.value} & set(arguments.only)]
     known = {check.id for check in CATALOGUE} | {group.value for group in Group}
     if unknown := [word for word in arguments.only if word not in known]:
         print(f"llmgw-node: --only: there is no check {unknown[0]} – `--list` prints them", file=sys.stderr)
         return BAD_USAGE
+    checks = [check for check in CATALOGUE if not arguments.only or {check.id, check.group.value} & set(arguments.only)]
     if arguments.list:
         print("\n".join(_listed(checks)))
         return DONE
-    patient = _patient(machine, settings, inventory)
-    told = with_environments(examine(patient, checks), inventory)
+    patient = _patient(machine, settings, look())
+    told = with_environments(examine(patient, checks), patient.inventory)
     if not is_replay and not arguments.only:
         kept.write(machine, settings.state, patient.now, patient.counters)
     if arguments.json:
-        document = {"inventory": inventory, "examination": told}
+        document = {"inventory": patient.inventory, "examination": told}
         print(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         print("\n".join(lines(told, everything=arguments.all)))
     if arguments.fix and not is_replay:
-        told = _fix(told, checks, patient, is_agreed=arguments.yes)
+        with redirect_stdout(sys.stderr) if arguments.json else nullcontext():  # the answer stays JSON
+            told = _fix(told, checks, patient, look, is_agreed=arguments.yes)
     return FAILED if told.count("fail") else DONE
 
 
@@ -108,7 +110,7 @@ def _listed(checks: Sequence[Check]) -> Iterator[str]:
 # --- cures --------------------------------------------------------------------------------------------------------
 
 
-def _fix(told: Examination, checks: Sequence[Check], patient: Patient, *, is_agreed: bool) -> Examination:
+def _fix(told: Examination, checks: Sequence[Check], patient: Patient, look: Look, *, is_agreed: bool) -> Examination:
     """Run the safe cures of what is not well, each after a yes, and look again."""
     due = {
         outcome.cure.command for outcome in told.outcomes if outcome.verdict in {"fail", "warn"} and outcome.cure.safe
@@ -122,7 +124,9 @@ def _fix(told: Examination, checks: Sequence[Check], patient: Patient, *, is_agr
     if not due - {""}:
         print("nothing that is not well has a safe cure")
         return told
-    again = patient_of(patient.machine, patient.settings, patient.inventory)
+    again = patient_of(
+        patient.machine, patient.settings, look(), earlier=patient.earlier, earlier_at=patient.earlier_at
+    )
     after = examine(again, checks)
     print(f"after it: {after.count('fail')} fail, {after.count('warn')} warn")
     return after
@@ -132,4 +136,8 @@ def _agreed(command: str) -> bool:
     if not sys.stdin.isatty():
         print(f"not run, since there is nobody to ask (give --yes): {command}")
         return False
-    return input(f"run `{command}`? [y/N] ").strip().lower() in {"y", "yes"}
+    try:
+        return input(f"run `{command}`? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:  # ^D
+        print()
+        return False
