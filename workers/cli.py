@@ -329,12 +329,13 @@ def _record(folder: Path, settings: NodeSettings) -> int:
         recording = RecordingMachine(machine)
         inventory = _collector(settings, recording).collect()
         examine(patient_of(recording, settings, inventory))  # so that a replay can be examined, too
+        notes = recording.notes
         try:
-            replaced = writing.write(recording.notes, machine, folder, writing.settings_text(settings))
+            replaced = writing.write(notes, machine, folder, writing.settings_text(settings))
         except OSError as error:
             print(f"llmgw-node: {error.filename or folder}: {error.strerror}", file=sys.stderr)
             return FAILED
-    print("\n".join(writing.summary(folder, recording.notes, replaced)))
+    print("\n".join(writing.summary(folder, notes, replaced)))
     return DONE
 
 

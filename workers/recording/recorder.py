@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llmgw.core.units import Seconds
 from workers.ports import DeviceNode, Disk, FileText, Machine, ToolResult
@@ -36,7 +37,17 @@ class RecordingMachine:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._lock = threading.Lock()
-        self.notes = Notes()
+        self._notes = Notes()
+
+    @property
+    def notes(self) -> Notes:
+        """What was noted until now; a source that hangs may go on asking while this is written down."""
+        with self._lock:
+            noted: dict[str, Any] = {
+                name: copy(value) if isinstance(value, dict | set) else value
+                for name, value in vars(self._notes).items()
+            }
+        return Notes(**noted)
 
     def now(self) -> Seconds:
         return self._machine.now()
@@ -51,53 +62,54 @@ class RecordingMachine:
         return self._machine.boot_id()
 
     def cpu_count(self) -> int:
-        self.notes.cpu_count = self._machine.cpu_count()
-        return self.notes.cpu_count
+        self._notes.cpu_count = self._machine.cpu_count()
+        return self._notes.cpu_count
 
     def disk(self, path: Path) -> Disk | None:
-        return self._keep(self.notes.disks, str(path), self._machine.disk(path))
+        return self._keep(self._notes.disks, str(path), self._machine.disk(path))
 
     def environment(self) -> Mapping[str, str]:
-        self.notes.environment = self._machine.environment()
-        return self.notes.environment
+        self._notes.environment = self._machine.environment()
+        return self._notes.environment
 
     def which(self, program: str) -> str | None:
-        return self._keep(self.notes.programs, program.rpartition("/")[2], self._machine.which(program))
+        return self._keep(self._notes.programs, program.rpartition("/")[2], self._machine.which(program))
 
     def has_module(self, name: str) -> bool:
         has = self._machine.has_module(name)
-        if has:
-            self.notes.modules.add(name)
+        with self._lock:
+            if has:
+                self._notes.modules.add(name)
         return has
 
     def output(self, argv: Sequence[str], timeout: float) -> ToolResult:
         result = self._machine.output(argv, timeout)
         with self._lock:
-            self.notes.calls[call_line(argv)] = result
+            self._notes.calls[call_line(argv)] = result
         return result
 
     def read(self, path: Path) -> FileText:
         found = self._machine.read(path)
         with self._lock:
             if not found.is_missing:
-                self.notes.files[str(path)] = found
+                self._notes.files[str(path)] = found
         return found
 
     def read_text(self, path: Path) -> str | None:
         return self.read(path).text
 
     def link(self, path: Path) -> str | None:
-        return self._keep(self.notes.links, str(path), self._machine.link(path))
+        return self._keep(self._notes.links, str(path), self._machine.link(path))
 
     def device_node(self, path: Path) -> DeviceNode | None:
-        return self._keep(self.notes.nodes, str(path), self._machine.device_node(path))
+        return self._keep(self._notes.nodes, str(path), self._machine.device_node(path))
 
     def addresses(self) -> Mapping[str, tuple[str, ...]]:
-        self.notes.interfaces = self._machine.addresses()
-        return self.notes.interfaces
+        self._notes.interfaces = self._machine.addresses()
+        return self._notes.interfaces
 
     def names_in(self, folder: Path) -> tuple[str, ...]:
-        return self._keep(self.notes.folders, str(folder), self._machine.names_in(folder) or None) or ()
+        return self._keep(self._notes.folders, str(folder), self._machine.names_in(folder) or None) or ()
 
     def checkpoint(self, point: str) -> None:
         self._machine.checkpoint(point)

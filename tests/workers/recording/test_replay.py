@@ -116,6 +116,19 @@ def test_what_was_never_asked_is_not_there(recorded):
     assert machine.read(Path("/etc/../../../../etc/os-release")).is_missing
 
 
+def test_what_is_asked_while_the_notes_are_written_is_not_among_them():
+    machine = RecordingMachine(A_MACHINE)
+    asked(machine)
+    notes = machine.notes
+    late = Path("/etc/hostname"), HCA / "node_guid"
+    before = dict(notes.files)
+    for path in late:
+        del notes.files[str(path)]
+        machine.read(path)
+    assert {str(path) for path in late}.isdisjoint(notes.files)
+    assert machine.notes.files == before
+
+
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("precious")
     for folder in (tmp_path, tmp_path / "mine", tmp_path / "no" / "where"):
