@@ -10,7 +10,7 @@ from llmgw.core.hardware.gpus import FabricState, Gpu, GpuFabric, MigInstance, P
 from llmgw.core.units import Bytes
 from workers.discovery.nvidia import classes, smi
 from workers.discovery.nvidia.of_kernel import from_kernel, kernel_order
-from workers.discovery.nvidia.pci_cards import DEVICES
+from workers.discovery.nvidia.topology import numa_of
 from workers.ports import Machine
 from workers.settings import NodeSettings
 
@@ -65,10 +65,8 @@ def _settled(fabric: GpuFabric) -> GpuFabric:
 
 
 def _placed(machine: Machine, gpu: Gpu) -> Gpu:
-    """Say which NUMA node it is near, as the kernel has it; -1 is a machine that has no such nodes."""
-    told = machine.read_text(DEVICES / gpu.pci_address / "numa_node") if gpu.pci_address else None
-    node = (told or "").strip()
-    return msgspec.structs.replace(gpu, numa_node=int(node) if node.isdecimal() else None)
+    """Say which NUMA node it is near, as the kernel has it."""
+    return msgspec.structs.replace(gpu, numa_node=numa_of(machine, gpu.pci_address))
 
 
 def _classified(gpu: Gpu) -> Gpu:

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Final
 
 from llmgw.core.hardware.findings import Problem, cut
 from llmgw.core.hardware.gpus import Gpu, Pair, Topology
 from llmgw.core.hardware.network import Port
 from workers import tools
+from workers.discovery.nvidia.pci_cards import DEVICES
 from workers.ports import Machine
 from workers.settings import NodeSettings
 
@@ -19,7 +19,6 @@ _CELL: Final = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A|-")
 _LINKED: Final = re.compile(r"NV\d+")
 _CPUS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
 _LEGEND: Final = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$")
-_DEVICES: Final = Path("/sys/bus/pci/devices")
 
 
 def find(
@@ -103,13 +102,13 @@ def _by_kernel(machine: Machine, gpus: Sequence[Gpu], ports: Sequence[Port]) -> 
 
 def place_of(machine: Machine, address: str | None) -> tuple[str, ...]:
     """Return the bridges above a device and the device itself: `("pci0000:15", "0000:15:01.0", "0000:16:00.0")`."""
-    link = machine.link(_DEVICES / address) if address else None
+    link = machine.link(DEVICES / address) if address else None
     return tuple(part for part in (link or "").split("/") if ":" in part)
 
 
 def numa_of(machine: Machine, address: str | None) -> int | None:
     """Return a device's NUMA node; None where the kernel does not know it, which it writes as -1."""
-    text = (machine.read_text(_DEVICES / address / "numa_node") or "").strip() if address else ""
+    text = (machine.read_text(DEVICES / address / "numa_node") or "").strip() if address else ""
     return int(text) if text.isdecimal() else None
 
 

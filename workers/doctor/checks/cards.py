@@ -154,12 +154,10 @@ def _outcome(finding: Finding) -> Outcome:
 
 def _of_cards(code: str) -> Callable[[Patient], Iterator[Outcome]]:
     def judge(patient: Patient) -> Iterator[Outcome]:
-        is_there = any(not gpu.failed for gpu in patient.inventory.gpus) or bool(patient.inventory.gpus)
-        stale = patient.inventory.gpus_stale_since is not None
-        if stale:
+        if patient.inventory.gpus_stale_since is not None:
             yield unknown("the driver tells nothing of its cards any more")
         else:
-            yield from _found(patient, (code,), is_there=is_there, none=_NONE)
+            yield from _found(patient, (code,), is_there=bool(patient.inventory.gpus), none=_NONE)
 
     return judge
 
