@@ -5,7 +5,7 @@ it is the same on all their nodes.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from types import MappingProxyType
@@ -169,7 +169,7 @@ def environments(members: Sequence[Member]) -> tuple[Variables, ...] | NoEnviron
     if no := next(_refusals(members), None):
         return no
     rails = _rails(members)
-    nvlink = _nvlink(gpu for member in members for gpu in member.gpus if not gpu.failed)
+    nvlink = _nvlink(members)
     is_rail_only = any(member.fabric.rail_only for member in members)
     cross = {"NCCL_CROSS_NIC": "0"} if is_rail_only else {}
     return tuple({**_of_node(member.fabric, rails), **cross, **nvlink} for member in members)
@@ -307,10 +307,14 @@ def _subnet(port: AttachedPort) -> IPv4Network | IPv6Network | None:
         return None
 
 
-def _nvlink(gpus: Iterable[Gpu]) -> dict[str, str]:
-    """Let NCCL share memory over NVLink with other nodes where all cards are in one such domain, and else not try."""
+def _nvlink(members: Sequence[Member]) -> dict[str, str]:
+    """Let NCCL share memory over NVLink with other nodes where all cards are in one such domain, and else not try.
+
+    Of a shard whose cards are not named it is not known where they are.
+    """
+    gpus = [gpu for member in members for gpu in member.gpus if not gpu.failed]
     domains = {gpu.fabric.domain if gpu.fabric else None for gpu in gpus}
-    is_joined = len(domains) == 1 and None not in domains
+    is_joined = len(domains) == 1 and None not in domains and all(member.gpus for member in members)
     return {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1"} if is_joined else {"NCCL_MNNVL_ENABLE": "0"}
 
 

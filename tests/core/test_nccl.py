@@ -205,6 +205,11 @@ def test_nvlink_between_nodes_is_not_tried_where_two_nodes_are_in_two_domains():
     assert {each["NCCL_MNNVL_ENABLE"] for each in told} == {"0"}
 
 
+def test_nvlink_between_nodes_is_not_tried_where_the_cards_of_one_are_not_known():
+    members = (Member(IB, (Gpu(uuid="a", fabric=GB200),)), Member(IB))
+    assert {each["NCCL_MNNVL_ENABLE"] for each in environments(members)} == {"0"}
+
+
 # --- where they meet
 
 
