@@ -36,6 +36,7 @@ def test_one_line_says_what_is_missing_and_what_that_costs():
     told = packages.problems(packages.missing(FakeMachine(), (ROCE,), has_cards=False), NodeSettings())
     assert [problem.code for problem in told] == ["perftest.missing", "pciutils.missing"]
     assert "the bandwidth between two nodes" in told[0].text
+    assert "lspci is not installed, so it is not known: whether bridges keep cards and adapters apart" in told[1].text
     assert "install_packages" in told[0].text
 
 
