@@ -29,6 +29,7 @@ _KNOWN: Final = (
     Tool("sminfo", 5, "infiniband-diags", "which subnet manager a port obeys, so two fabrics may pass for one"),
     Tool("saquery", 10, "infiniband-diags", "whether a fabric has several masters, or no standby"),
     Tool("ibnetdiscover", 120, "infiniband-diags", "the graph of an InfiniBand fabric"),
+    Tool("ibstat", 10, "infiniband-diags", "whether programs see the ports as the kernel does"),
     Tool("ib_write_bw", 60, "perftest", "the bandwidth between two nodes"),
     Tool("nvidia-imex-ctl", 10, "", "the state of the IMEX domain"),
     Tool("nv-fabricmanager", 10, "", "the fabric manager's version"),
