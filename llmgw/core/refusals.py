@@ -416,6 +416,22 @@ class WaitingForRollout:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingForRoom:
+    """What is on the devices that the replica will get has been asked to go, and has not gone yet."""
+
+    code: ClassVar[str] = "policy.priority"
+    cured_by: ClassVar[frozenset[Event]] = frozenset({Event.REPLICA_STOPPED, Event.MODEL_EDITED})
+    waits_for: tuple[str, ...]
+    """Replica ids, or launch ids of what is still being stopped."""
+
+    def text(self) -> str:
+        return f"waits until {', '.join(self.waits_for)} has gone, then takes its place"
+
+    def cure(self) -> str:
+        return "nothing: they finish their requests first; `manage.py replicas stop` ends one at once"
+
+
+@dataclass(frozen=True, slots=True)
 class NoNodes:
     """There is no node at all to look at."""
 
@@ -453,8 +469,10 @@ REFUSALS: Final[tuple[type[Refusal], ...]] = (
     RailsApart,
     WaitingForRetry,
     WaitingForRollout,
+    WaitingForRoom,
 )
 EASIEST_FIRST: Final[tuple[type[Refusal], ...]] = (
+    WaitingForRoom,
     WaitingForRetry,
     WaitingForRollout,
     DeviceClaimed,

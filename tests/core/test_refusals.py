@@ -46,6 +46,7 @@ SAID = {
         "its fabric compute is sm:0x1, on other nodes that name is sm:0x2, unknown"
     ),
     refusals.RailsApart("compute", 2, 1): "needs 1 rail of compute free on 2 nodes alike, other ones are free on each",
+    refusals.WaitingForRoom(("low/1", "low/2")): "waits until low/1, low/2 has gone, then takes its place",
     refusals.WaitingForRetry(3, 3.6): "failed 3 times in a row, next start in 4 s",
     refusals.WaitingForRollout(2): (
         "waits for its turn: 2 from before the edit still up, and they are replaced one by one"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from llmgw.core import plan as planned
 from llmgw.core.lifecycle import AT_REST, GOING, LIVE
-from llmgw.core.plan import Action, Drain, Lose, Plan, Start, Stop
-from llmgw.core.refusals import NoNodes, WaitingForRetry, WaitingForRollout
+from llmgw.core.plan import Drain, Lose, Plan, Start, Stop
+from llmgw.core.refusals import DeviceClaimed, NoNodes, WaitingForRetry, WaitingForRollout, WaitingForRoom
 from llmgw.core.wanted import Model
 from llmgw.core.world import ClusterSnapshot, NodeState, Replica, State
 from tests.twin.control import Control, Look
@@ -73,9 +73,18 @@ def check_actions(look: Look) -> None:
             _check_end(action, replicas[action.replica], look.snapshot)
 
 
-def _check_end(action: Action, one: Replica, snapshot: ClusterSnapshot) -> None:
+def _check_preemption(action: Drain | Stop, model: Model, snapshot: ClusterSnapshot) -> None:
+    name = action.why.removeprefix("preempted by ").partition("/")[0]
+    newcomer = next(each for each in snapshot.models if each.name == name)
+    demand(newcomer.priority > model.priority, "gives way to what is not wanted more", action.text())
+
+
+def _check_end(action: Drain | Stop, one: Replica, snapshot: ClusterSnapshot) -> None:
     model = next((model for model in snapshot.models if model.name == one.model), None)
     if model is None or not _is_current(one, model, snapshot):
+        return
+    if action.why.startswith("preempted by "):
+        _check_preemption(action, model, snapshot)
         return
     running = [r for r in snapshot.replicas if r.model == one.model and r.state in LIVE - GOING]
     current = [r for r in running if _is_current(r, model, snapshot)]
@@ -110,6 +119,7 @@ def _check_counts(name: str, wanted: int, look: Look, after: ClusterSnapshot) ->
     served = [one for one in look.snapshot.replicas if one.model == name and one.state is State.READY]
     serves = [one for one in up if one.state is State.READY]
     lost = sum(one.replica in {s.id for s in served} for one in look.plan.actions if isinstance(one, Lose))
+    lost += sum(getattr(one, "why", "").startswith("preempted by ") for one in look.plan.actions)
     least = min(wanted, len(served) - lost) - 1
     demand(len(serves) >= least, "an edit takes more than one that serves", name, _said(look.plan))
 
@@ -117,6 +127,7 @@ def _check_counts(name: str, wanted: int, look: Look, after: ClusterSnapshot) ->
 def check_refusals(snapshot: ClusterSnapshot, done: Plan, now: float) -> None:
     """What is wanted and does not run says why for each node and profile, and all that is said is so."""
     truth = Truth(snapshot)
+    truth.keep(_promised(done, snapshot))
     nodes = {node.name for node in snapshot.nodes}
     replicas = {one.id: one for one in snapshot.replicas}
     refused: dict[str, int] = defaultdict(int)
@@ -126,7 +137,7 @@ def check_refusals(snapshot: ClusterSnapshot, done: Plan, now: float) -> None:
         refused[one.model] += 1
         demand(one.state in AT_REST, "what runs is refused", each.text())
         kinds = {type(no.refusal) for no in each.refusals}
-        if kinds <= {WaitingForRetry, WaitingForRollout, NoNodes}:
+        if kinds <= {WaitingForRetry, WaitingForRollout, WaitingForRoom, NoNodes}:
             demand(len(each.refusals) == 1, "one reason is said more than once", each.text())
         else:
             said = {(no.node, no.profile) for no in each.refusals}
@@ -138,6 +149,24 @@ def check_refusals(snapshot: ClusterSnapshot, done: Plan, now: float) -> None:
     for model in snapshot.models:
         there = [one for one in snapshot.replicas if one.model == model.name and one.state in LIVE]
         demand(len(there) + refused[model.name] >= model.replicas, "one is wanted, and nothing is said", model.name)
+
+
+def _promised(done: Plan, snapshot: ClusterSnapshot) -> set[tuple[str, str, str]]:
+    """Return what is kept for whom: node, device, and who is to come, which must be waiting for somebody to go."""
+    waiting = {
+        each.replica for each in done.refusals if any(isinstance(no.refusal, WaitingForRoom) for no in each.refusals)
+    }
+    found = {
+        (str(no.node), no.refusal.device, holder)
+        for each in done.refusals
+        for no in each.refusals
+        if isinstance(no.refusal, DeviceClaimed)
+        for holder in no.refusal.holders
+        if holder.endswith(" (to come)")
+    }
+    for _, _, holder in found:
+        demand(holder.removesuffix(" (to come)") in waiting, "a device is kept for nobody who waits", holder)
+    return found
 
 
 def check_quiet(control: Control) -> None:

@@ -1,7 +1,7 @@
 """The fleet as an auditor counts it: whether a start was right, and whether what a refusal says is so."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -97,6 +97,11 @@ class Truth:
                 counts[device.device_class] += 1
         return max(counts.values())
 
+    def keep(self, promised: Iterable[tuple[str, str, str]]) -> None:
+        """Count devices as held that are kept for somebody who waits."""
+        for node, device, holder in promised:
+            self.holders[node, device].append(holder)
+
     def contradicts(self, said: Refused, one: Replica, model: Model, now: float) -> str:
         """Say what is not so of one refusal; nothing when all of it is."""
         refusal: Any = said.refusal
@@ -108,12 +113,21 @@ class Truth:
         if isinstance(refusal, no.WaitingForRollout):
             old = self._old(model)
             return "" if 0 < len(old) == refusal.old else str(old)
+        if isinstance(refusal, no.WaitingForRoom):
+            return self._does_not_go(refusal, model)
         node = self.nodes[said.node or ""]
         profile = next(each for each in model.profiles if each.name == said.profile)
         if self._could(node, model, profile):
             return "the node could take it"
         about = _CHECKS.get(type(refusal))
         return "" if about is None or about(self, refusal, node, model, profile) else f"not so on {node}"
+
+    def _does_not_go(self, refusal: no.WaitingForRoom, model: Model) -> str:
+        """Name who is waited for and has not been asked to go, or has no lower priority."""
+        priority = {each.name: each.priority for each in self.snapshot.models}
+        going = {one.id: one.model for one in self.snapshot.replicas if one.state in GOING}
+        lower = {name for name, of in going.items() if priority.get(of, model.priority) < model.priority}
+        return ", ".join(name for name in refusal.waits_for if name not in lower)
 
     def _old(self, model: Model) -> list[str]:
         up = [one for one in self.snapshot.replicas if one.model == model.name and one.state in LIVE - GOING]

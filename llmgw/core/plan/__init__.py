@@ -21,6 +21,7 @@ from llmgw.core.plan.actions import (
     refused_to_json,
 )
 from llmgw.core.plan.exchange import Exchange
+from llmgw.core.plan.preemption import Preemption
 from llmgw.core.plan.rollout import Rollout, removal
 from llmgw.core.units import ModelName, NodeName, Seconds
 from llmgw.core.wanted import Model
@@ -58,8 +59,11 @@ def plan(snapshot: ClusterSnapshot, now: Seconds) -> Plan:
     fleet = Fleet(seen)
     by_model = _by_model(seen.replicas)
     models = sorted(seen.models, key=_turn)
-    exchange = Exchange(fleet)
-    rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, exchange, now) for model in models]
+    preemption = Preemption(fleet, seen)
+    room = (Exchange(fleet), preemption)
+    rollouts = [Rollout(model, by_model.pop(model.name, ()), fleet, room, now) for model in models]
+    for leaving in (*by_model.values(), *(rollout.surplus for rollout in rollouts)):
+        preemption.leave(leaving)
     unwanted = [one for name in sorted(by_model) for one in removal(by_model[name], fleet, f"{name} is retired")]
     worked = [rollout.work() for rollout in rollouts]
     actions = [*losses, *_reaps(seen, fleet), *unwanted, *(action for done in worked for action in done.actions)]

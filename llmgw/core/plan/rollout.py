@@ -8,7 +8,8 @@ from llmgw.core.lifecycle import AT_REST, GOING, HOLDING, LIVE
 from llmgw.core.placement import Fleet, Placement, Refused, fitting, refusals
 from llmgw.core.plan.actions import Action, Archive, Drain, Queue, RefusedReplica, Start, Stop
 from llmgw.core.plan.exchange import Exchange
-from llmgw.core.refusals import Refusal, WaitingForRetry, WaitingForRollout
+from llmgw.core.plan.preemption import Preemption
+from llmgw.core.refusals import Refusal, WaitingForRetry, WaitingForRollout, WaitingForRoom
 from llmgw.core.units import ReplicaId, Seconds, in_a_row, replica_id
 from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import Replica, State
@@ -30,7 +31,8 @@ class _Slot:
     ordinal: int
     attempt: int
     why: str
-    new: bool
+    failures: int = 0
+    new: bool = False
 
 
 class Rollout:
@@ -41,12 +43,12 @@ class Rollout:
     """
 
     def __init__(
-        self, model: Model, replicas: Sequence[Replica], fleet: Fleet, exchange: Exchange, now: Seconds
+        self, model: Model, replicas: Sequence[Replica], fleet: Fleet, room: tuple[Exchange, Preemption], now: Seconds
     ) -> None:
         self.model = model
         self.replicas = replicas
         self.fleet = fleet
-        self.exchange = exchange
+        self.exchange, self.preemption = room
         self.now = now
         self.done = Worked()
         self.current = model.fingerprints()
@@ -114,7 +116,7 @@ class Rollout:
         coming = [one for one in leaving if not is_unreachable(one, self.fleet)]
         new = max(missing - len(stopped) - len(coming), 0)
         why = self._why_outdated(old) if old else f"{self.model.replicas} wanted, {there} there"
-        slots = [_Slot(one.id, one.ordinal, one.attempt, _why_again(one), new=False) for one in due[:room]]
+        slots = [_Slot(one.id, one.ordinal, one.attempt, _why_again(one), one.failures) for one in due[:room]]
         return [*slots, *self._new_slots(new, why)]
 
     def _new_slots(self, many: int, why: str) -> Iterator[_Slot]:
@@ -137,11 +139,15 @@ class Rollout:
         self.done.refusals.append(RefusedReplica(one.id, (Refused(None, None, no),)))
 
     def _start(self, slots: Sequence[_Slot]) -> list[_Slot]:
-        """Start what fits, and return what does not; once one is refused, the others have the same reasons."""
+        """Start what fits, and return what does not; once one is refused, the others have the same reasons.
+
+        One that waits for others to go has a place of its own to come, and says nothing of the next.
+        """
         refused: tuple[Refused, ...] = ()
         waiting: list[_Slot] = []
         for slot in slots:
-            refused = refused or self._start_one(slot)
+            has_a_place = any(isinstance(no.refusal, WaitingForRoom) for no in refused)
+            refused = self._start_one(slot) if has_a_place or not refused else refused
             if refused:
                 waiting.append(slot)
                 self.done.refusals.append(RefusedReplica(slot.id, refused))
@@ -158,7 +164,20 @@ class Rollout:
         if room := self.exchange.make_room(self.model, demands):
             self._place(slot, *room)
             return ()
+        if waits_for := self._preempt(slot, demands):
+            return (Refused(None, None, WaitingForRoom(waits_for)),)
         return tuple(no for demand in demands for no in refusals(self.fleet, demand))
+
+    def _preempt(self, slot: _Slot, demands: Sequence[Demand]) -> tuple[ReplicaId, ...]:
+        """Ask what is less wanted to go, and return whom the slot waits for; nobody where that is no way."""
+        if slot.failures or self.outdated:
+            return ()  # what fails would take the place for nothing, and an edit has places of its own
+        found = self.preemption.room(slot.id, self.model, demands)
+        for victim in found.victims if found else ():
+            why = f"preempted by {slot.id}, whose priority is {self.model.priority}"
+            end = Drain if victim.state is State.READY else Stop
+            self.done.actions.append(end(victim.id, why))
+        return found.waits_for if found else ()
 
     def _place(self, slot: _Slot, demand: Demand, found: Placement) -> None:
         self.exchange.begin(self.model, self.done.actions, self._placed(slot, demand, found))
@@ -209,7 +228,8 @@ class Rollout:
         return fits
 
     def _remove(self, leaving: Sequence[Replica], why: str) -> None:
-        self.done.actions += removal(leaving, self.fleet, why)
+        asked = self.preemption.asked
+        self.done.actions += removal([one for one in leaving if one.id not in asked], self.fleet, why)
 
 
 def removal(leaving: Sequence[Replica], fleet: Fleet, why: str) -> Iterator[Action]:
