@@ -11,13 +11,16 @@ import pytest
 from llmgw.core.hardware.fabrics import DeclaredFabric
 from llmgw.core.units import GIB, Bytes
 from tests.fakes.machine import FakeMachine
+from tests.recorded.machines import MACHINES
+from workers.discovery.collect import Collector
 from workers.ports import DeviceNode, Disk, Machine, ToolResult
 from workers.recording import writing
 from workers.recording.recorder import RecordingMachine
-from workers.recording.replay import NotReplayable, ReplayedMachine, open_folder
+from workers.recording.replay import NOT_RECORDED, NotReplayable, ReplayedMachine, open_folder
 from workers.settings import NodeSettings, read_settings
 from workers.tools import ask
 
+RECORDED = Path(__file__).parents[2] / "recorded"
 SETTINGS = NodeSettings(id="n1")
 UUID = "GPU-9c0e1f2a-1111-2222-3333-abcdefabcdef"
 LOG = "[1.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module\n[2.0] usb 1-1: Product: Alice's Phone\n"
@@ -187,6 +190,16 @@ def test_small_files_that_cannot_be_read_are_told(tmp_path):
     (tmp_path / "a" / "files.tsv").mkdir()
     with pytest.raises(NotReplayable, match=r"files\.tsv cannot be read: Is a directory"):
         open_folder(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_the_made_up_machines_answer_as_a_look_asks(name):
+    machine = RecordingMachine(open_folder(RECORDED / name))
+    found = Collector(machine, SETTINGS, {}).collect()
+    assert not [problem for problem in found.problems if problem.code.endswith(".garbage")]
+    tools = {file.name.partition("_")[0] for file in (RECORDED / name / "tools").glob("*")} - {"nvidia-smi"}
+    missed = {line for line, answer in machine.notes.calls.items() if answer == NOT_RECORDED}
+    assert not [line for line in missed if line.partition(" ")[0] in tools], "recorded under another command line"
 
 
 def test_one_disk_that_is_known_stands_for_any_path(tmp_path):
