@@ -96,9 +96,9 @@ def test_with_json_the_answer_stays_json(mend, capsys):
     assert "after it: 0 fail, 0 warn" in printed_on.err
 
 
-@pytest.mark.parametrize("line", ["--list", "--only no.such"])
-def test_what_needs_no_look_takes_none(mend, line):
-    mend(line)
+@pytest.mark.parametrize(("line", "code"), [("--list", 0), ("--only no.such", 2)])
+def test_what_needs_no_look_takes_none(mend, line, code):
+    assert mend(line) == code
 
 
 def test_where_nobody_answers_nothing_is_run(mend, capsys, monkeypatch):
