@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from llmgw.core.units import Bytes, Seconds
+
+_WHY: Final = (("not found", "missing"), ("held up", "held-up"), ("no answer", "timeout"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,12 @@ class ToolResult:
     def ok(self) -> bool:
         """Tell whether the tool ran and was content."""
         return self.code == 0
+
+    @property
+    def why(self) -> str:
+        """Return the end of a problem's code for a tool that did not run to its end; empty for one that did."""
+        told = (why for words, why in _WHY if self.problem.startswith(words))
+        return next(told, "not-allowed") if self.problem else ""
 
 
 class FileText(NamedTuple):

@@ -70,12 +70,9 @@ def _unknown(port: Port, answer: ToolResult) -> Problem:
 
 def _why(answer: ToolResult, tool: str) -> tuple[str, str]:
     """Return the end of a problem's code, and the reason in words."""
-    if answer.problem == "not found":
-        return "missing", f"{tool} is not installed (infiniband-diags)"
-    if answer.problem.startswith("not allowed"):
-        return "not-allowed", f"{tool} may not be run"
-    if answer.problem:
-        return "held-up" if answer.problem.startswith("held up") else "timeout", answer.problem
+    if answer.why:
+        texts = {"missing": f"{tool} is not installed (infiniband-diags)", "not-allowed": f"{tool} may not be run"}
+        return answer.why, texts.get(answer.why, answer.problem)
     if _DENIED.search(answer.out) or _DENIED.search(answer.err):
         return "not-allowed", "/dev/infiniband/umad* may be opened by root alone"
     return "exit", f"{tool} ends with {answer.code}"

@@ -10,7 +10,7 @@ from llmgw.core.hardware.findings import Finding, Problem, Severity, cut
 from llmgw.core.hardware.gpus import Gpu, Imex, ImexNode
 from workers import tools
 from workers.discovery import systemd
-from workers.ports import Machine
+from workers.ports import Machine, ToolResult
 from workers.settings import NodeSettings
 
 UNIT: Final = "nvidia-imex.service"
@@ -39,7 +39,7 @@ def find(machine: Machine, settings: NodeSettings, gpus: Sequence[Gpu]) -> tuple
     own = tools.ask(machine, settings, _TOOL, "-c", CONFIG, "-q")
     whole = tools.ask(machine, settings, _TOOL, "-c", CONFIG, "-N")
     told = parse_domain(whole.out)
-    problems = () if told else (_unknown(whole.out or whole.err or whole.problem),)
+    problems = () if told else (_unknown(whole),)
     told = told or Imex()
     return (
         Imex(
@@ -55,9 +55,11 @@ def find(machine: Machine, settings: NodeSettings, gpus: Sequence[Gpu]) -> tuple
     )
 
 
-def _unknown(said: str) -> Problem:
-    text = f"the state of the IMEX domain is not known: {_TOOL} -N does not tell it"
-    return Problem(code="nvidia-imex-ctl.garbage", fact="imex domain", text=text, literal=cut(said))
+def _unknown(answer: ToolResult) -> Problem:
+    why = f": {answer.problem}" if answer.problem else " does not tell it"
+    text = f"the state of the IMEX domain is not known: {_TOOL} -N{why}"
+    said = cut(answer.out or answer.err)
+    return Problem(code=f"{_TOOL}.{answer.why or 'garbage'}", fact="imex domain", text=text, literal=said)
 
 
 def parse_state(text: str) -> str | None:

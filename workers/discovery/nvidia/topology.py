@@ -10,7 +10,7 @@ from llmgw.core.hardware.gpus import Gpu, Pair, Topology
 from llmgw.core.hardware.network import Port
 from workers import tools
 from workers.discovery.nvidia.pci_cards import DEVICES
-from workers.ports import Machine
+from workers.ports import Machine, ToolResult
 from workers.settings import NodeSettings
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,14 +33,15 @@ def find(
     if told is None:
         told = Topology(pairs=tuple(_by_kernel(machine, gpus, ports)), numa=_numa(machine, gpus))
         is_missed = len(gpus) > 1 and not told.pairs and answer.problem != "not found"
-        problems = (_unknown(answer.out or answer.problem),) if is_missed else ()
+        problems = (_unknown(answer),) if is_missed else ()
     domains = nvlink_domains(gpus, told)
     return Topology(pairs=told.pairs, cpus=told.cpus, numa=told.numa, nvlink_domains=domains), problems
 
 
-def _unknown(said: str) -> Problem:
-    text = "how the cards are joined is not known: nvidia-smi topo -m does not tell it"
-    return Problem(code="nvidia-smi.garbage", fact="topology", text=text, literal=cut(said))
+def _unknown(answer: ToolResult) -> Problem:
+    why = f": {answer.problem}" if answer.problem else " does not tell it"
+    text = f"how the cards are joined is not known: nvidia-smi topo -m{why}"
+    return Problem(code=f"nvidia-smi.{answer.why or 'garbage'}", fact="topology", text=text, literal=cut(answer.out))
 
 
 # --- the matrix ---------------------------------------------------------------------------------------------------

@@ -114,6 +114,24 @@ def test_a_machine_that_is_in_no_domain_is_not_asked():
 def test_what_cannot_be_read_is_a_problem():
     found, (problem,) = found_on(machine(whole="Failed to connect"), NodeSettings(), MEMBER)
     assert (found.domain_state, problem.literal) == (None, "Failed to connect")
+    assert problem.code == "nvidia-imex-ctl.garbage"
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        ("not found", "nvidia-imex-ctl.missing"),
+        ("not allowed: Permission denied", "nvidia-imex-ctl.not-allowed"),
+        ("no answer within 10 s", "nvidia-imex-ctl.timeout"),
+        ("held up since 12:00", "nvidia-imex-ctl.held-up"),
+    ],
+)
+def test_a_tool_that_does_not_answer_is_said_to_be_so(problem, code):
+    around = machine()
+    around.tools = {**around.tools, f"nvidia-imex-ctl -c {imex.CONFIG} -N": ToolResult(None, problem=problem)}
+    _, (told,) = found_on(around, NodeSettings(), MEMBER)
+    assert told.code == code
+    assert told.text.endswith(f"nvidia-imex-ctl -N: {problem}")
 
 
 @given(st.text(), st.integers(0, len(TABLE)))

@@ -121,7 +121,9 @@ def test_a_matrix_that_cannot_be_read_is_a_problem():
     machine = FakeMachine(programs={"nvidia-smi": "nvidia-smi"}, tools={"nvidia-smi": ToolResult(0, "?")})
     two = (Gpu(index=0, uuid="GPU-0"), Gpu(index=1, uuid="GPU-1"))
     told, (problem,) = find(machine, NodeSettings(), two)
-    assert (told.pairs, problem.literal) == ((), "?")
+    assert (told.pairs, problem.code, problem.literal) == ((), "nvidia-smi.garbage", "?")
+    machine.tools = {"nvidia-smi": ToolResult(None, problem="no answer within 20 s")}
+    assert find(machine, NodeSettings(), two)[1][0].code == "nvidia-smi.timeout"
     assert find(machine, NodeSettings(), two[:1])[1] == (), "one card is joined with none"
 
 
