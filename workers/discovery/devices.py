@@ -137,7 +137,7 @@ def _mode_change(gpu: Gpu) -> Ailment | None:
     word = "on" if gpu.mig_enabled_pending else "off"
     return (
         "device.mig-pending",
-        f"MIG is to be switched {word} by its next reset: `nvidia-smi -r -i {gpu.index}` when idle",
+        f"MIG is to be switched {word} by its next reset: `nvidia-smi -r -i {gpu.for_smi}` when idle",
     )
 
 

@@ -196,6 +196,16 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...] | None = None
     """Null where the driver does not tell."""
 
+    @property
+    def called(self) -> str:
+        """Return what a person calls it: `GPU 3`; `GPU ?` for one without a number."""
+        return f"GPU {'?' if self.index is None else self.index}"
+
+    @property
+    def for_smi(self) -> str:
+        """Return what `nvidia-smi -i` takes for it: its number, else its address or UUID."""
+        return str(self.index) if self.index is not None else self.pci_address or self.uuid or "?"
+
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
     """The NVIDIA driver of this machine."""

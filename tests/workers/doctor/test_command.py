@@ -70,8 +70,8 @@ def mend(tmp_path):
     return doctor
 
 
-def a_look(*, persistence):
-    card = Gpu(index=0, uuid="GPU-0", persistence_mode=persistence)
+def a_look(*, persistence, index=0):
+    card = Gpu(index=index, uuid="GPU-0", pci_address="0000:1a:00.0", persistence_mode=persistence)
     return Inventory(devices=(), cpu_count=1, memory_total=Bytes(0), gpus=(card,))
 
 
@@ -80,6 +80,13 @@ def test_after_the_cures_the_machine_is_looked_at_anew(mend, capsys):
     said = capsys.readouterr().out
     assert "$ nvidia-smi -i 0 -pm 1\ndone\nended with 0" in said
     assert "after it: 0 fail, 0 warn" in said
+
+
+def test_a_card_without_a_number_is_cured_by_its_address(mend, capsys):
+    mend("--fix --yes --only gpu.persistence", *[a_look(persistence=False, index=None)] * 2)
+    said = capsys.readouterr().out
+    assert "GPU ?: persistence mode is off" in said
+    assert "$ nvidia-smi -i 0000:1a:00.0 -pm 1" in said
 
 
 def test_after_the_cures_counters_are_compared_with_the_same_run(mend, capsys):

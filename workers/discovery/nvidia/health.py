@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     title: str
     costs: str
     cure: str
-    """`{index}` is the card's number."""
+    """`{index}` is what `nvidia-smi -i` takes for the card, `{minor}` the number of its device file."""
 
 
 _NVLINK_ERROR: Final = 74
@@ -72,7 +72,7 @@ CODES: Final = MappingProxyType(
         "device.foreign-memory": Entry(
             "Memory of the card is held by a process that is not llmgw's",
             "engines refuse to start for want of memory, or die of it later",
-            "end it, or cordon the node: `fuser -v /dev/nvidia{index}`",
+            "end it, or cordon the node: `fuser -v /dev/nvidia{minor}`",
         ),
         "device.throttled": Entry(
             "The card is slowed down by its hardware", "it runs at a fraction of its speed", "see to cooling and power"
@@ -126,21 +126,17 @@ def _finding(
     entry: Entry | None = None,
 ) -> Finding:
     entry = entry or CODES[code]
+    minor = "*" if gpu.minor_number is None else str(gpu.minor_number)
     return Finding(
         code,
-        f"GPU {'?' if gpu.index is None else gpu.index}: {text}",
+        f"{gpu.called}: {text}",
         severity=severity,
         about=about or gpu.uuid or gpu.pci_address or "",
         costs=entry.costs,
-        cure=entry.cure.replace("{index}", _for_smi(gpu)),
+        cure=entry.cure.replace("{index}", gpu.for_smi).replace("{minor}", minor),
         literal=cut(literal),
         excludes=excludes,
     )
-
-
-def _for_smi(gpu: Gpu) -> str:
-    """Return what `nvidia-smi -i` takes for a card that may have no number."""
-    return str(gpu.index) if gpu.index is not None else gpu.pci_address or gpu.uuid or "?"
 
 
 def _failed(gpu: Gpu) -> Finding:

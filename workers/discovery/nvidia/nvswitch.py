@@ -92,7 +92,7 @@ def _down(manager: Service, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     for gpu in gpus:
         yield Finding(
             "nvswitch.fabric-manager-down",
-            f"GPU {gpu.index}: the fabric manager is {manager.state}, and the cards' NVSwitches wait for it",
+            f"{gpu.called}: the fabric manager is {manager.state}, and the cards' NVSwitches wait for it",
             severity=Severity.FAIL,
             about=gpu.uuid or "",
             costs="nvidia-smi looks well, and CUDA fails with error 802: system not yet initialized",

@@ -57,8 +57,8 @@ def _each(patient: Patient, read: Callable[[Gpu], bool | None], what: str) -> It
         yield not_here(f"no card knows {what}")
     for gpu, value in known:
         say = passed if value else warned
-        outcome = say(f"GPU {gpu.index}: {what} is {'on' if value else 'off'}", gpu.uuid or "")
-        yield outcome if value else outcome.cured_by(index=str(gpu.index))
+        outcome = say(f"{gpu.called}: {what} is {'on' if value else 'off'}", gpu.uuid or "")
+        yield outcome if value else outcome.cured_by(index=gpu.for_smi)
 
 
 def _same_vbios(patient: Patient) -> Iterator[Outcome]:
@@ -80,7 +80,7 @@ def _temperature(patient: Patient) -> Iterator[Outcome]:
         yield not_here("no card tells how hot it may become")
     for gpu, left in margins:
         say = failed if left <= 3 else warned if left <= 10 else passed
-        yield say(f"GPU {gpu.index}: {left} °C below the point where it slows down", gpu.uuid or "")
+        yield say(f"{gpu.called}: {left} °C below the point where it slows down", gpu.uuid or "")
 
 
 def _left(gpu: Gpu) -> int | None:
@@ -98,8 +98,8 @@ def _power_limit(patient: Patient) -> Iterator[Outcome]:
     for gpu in told:
         limit, default = gpu.power_limit_watts or 0, gpu.power_limit_default_watts or 0
         say = warned if limit < default else passed
-        yield say(f"GPU {gpu.index}: {limit:g} W of {default:g} W", gpu.uuid or "").cured_by(
-            index=str(gpu.index), watts=f"{default:g}"
+        yield say(f"{gpu.called}: {limit:g} W of {default:g} W", gpu.uuid or "").cured_by(
+            index=gpu.for_smi, watts=f"{default:g}"
         )
 
 
@@ -110,7 +110,7 @@ def _mode_settled(patient: Patient) -> Iterator[Outcome]:
     for gpu in able:
         owed = gpu.mig_enabled_pending not in {None, gpu.mig_enabled}
         say = warned if owed else passed
-        yield say(f"GPU {gpu.index}: MIG {'is to change at its next reset' if owed else 'is settled'}", gpu.uuid or "")
+        yield say(f"{gpu.called}: MIG {'is to change at its next reset' if owed else 'is settled'}", gpu.uuid or "")
 
 
 def _carved(patient: Patient) -> Iterator[Outcome]:
@@ -120,7 +120,7 @@ def _carved(patient: Patient) -> Iterator[Outcome]:
         yield not_here("no card is in MIG mode")
     for gpu in cut:
         say = warned if gpu.uuid in empty else passed
-        yield say(f"GPU {gpu.index}: {len(gpu.instances)} instances", gpu.uuid or "").cured_by(index=str(gpu.index))
+        yield say(f"{gpu.called}: {len(gpu.instances)} instances", gpu.uuid or "").cured_by(index=gpu.for_smi)
 
 
 def _domain(patient: Patient) -> Iterator[Outcome]:

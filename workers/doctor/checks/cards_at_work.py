@@ -89,7 +89,7 @@ def _link_errors(patient: Patient) -> Iterator[Outcome]:
         yield not_here("no card tells errors of its NVLinks")
         return
     growths = {
-        f"GPU {gpu.index} link {link.number}": patient.growth(
+        f"{gpu.called} link {link.number}": patient.growth(
             f"nvlink.{gpu.uuid}.{link.number}", sum(link.errors.values())
         )
         for gpu, link in told

@@ -184,7 +184,7 @@ def _kind_of_module(patient: Patient) -> Iterator[Outcome]:
             gpu for gpu, found in told if (found >= _OPEN_ONLY and not is_open) or (found < _CLOSED_ONLY and is_open)
         ]
         kind = "open" if is_open else "closed"
-        cards = listed([f"GPU {gpu.index}" for gpu in wrong])
+        cards = listed([gpu.called for gpu in wrong])
         yield (
             failed(f"{cards} cannot work with the {kind} module") if wrong else passed(f"the {kind} module serves them")
         )

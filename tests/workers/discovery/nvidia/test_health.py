@@ -188,6 +188,12 @@ def test_memory_of_others_is_told_with_its_holder(facts, told, words):
         assert words in finding.text
 
 
+@pytest.mark.parametrize(("minor", "file"), [(5, "/dev/nvidia5"), (None, "/dev/nvidia*")])
+def test_who_holds_memory_is_asked_of_the_cards_own_device_file(minor, file):
+    (finding,) = findings((msgspec.structs.replace(CARD, minor_number=minor, memory_used_bytes=20 * GIB),), ())
+    assert f"`fuser -v {file}`" in finding.cure
+
+
 def test_an_instance_is_judged_by_its_own_memory():
     part = MigInstance(slot=1, uuid="MIG-1", gpu_instance_id=3, memory_used_bytes=10 * GIB)
     mine = process(gib=10, ours=True, gpu_instance_id=3)
