@@ -9,8 +9,8 @@ from workers import tools
 from workers.ports import Machine
 from workers.settings import NodeSettings
 
-# Of the journal, lines are stamped with the seconds since boot, as by dmesg.
-_ASKED: Final = (("dmesg",), ("journalctl", "-k", "-b", "0", "-o", "short-monotonic", "--no-pager"))
+# Of the journal, lines are stamped with the seconds since boot, as by dmesg; it may be long, and the last lines count.
+_ASKED: Final = (("dmesg",), ("journalctl", "-k", "-b", "0", "-n", "50000", "-o", "short-monotonic", "--no-pager"))
 
 
 @dataclass(frozen=True, slots=True)

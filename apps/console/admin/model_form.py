@@ -160,7 +160,9 @@ class ModelForm(forms.Form):
     size = Amount(label="size", help_text="Of the file, for placement: 1.5GiB, or bytes. Empty: not known.")
     sha256 = Text(label="SHA-256", help_text="Checked after the fetch. Empty: not checked.")
     replicas = Whole(label="replicas wanted", initial="1", help_text="0 keeps the entry and runs none.")
-    priority = Whole(label="priority", initial="0", help_text="The higher is placed first, and takes places from lower ones.")
+    priority = Whole(
+        label="priority", initial="0", help_text="The higher is placed first, and takes places from lower ones."
+    )
     aliases = Commas(label="aliases", help_text="Other names that it is served under, with commas.")
     labels = Pairs(label="labels that a node must carry", help_text="key=value, one a line.")
     facts = Mapped(
