@@ -16,7 +16,9 @@ from llmgw.core.wanted import Demand, Model
 from llmgw.core.world import ClusterSnapshot, Replica, State
 
 _MOST_TRIED: Final = 64
-"""So many replicas of a lower priority are looked at for one newcomer."""
+"""So many replicas of a lower priority are looked at together for one newcomer."""
+_MOST_NODES: Final = 256
+"""So many nodes are looked at one by one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,27 @@ class Preemption:
         return sorted(found, key=lambda one: (self._priority[one.model], one.state is State.READY, _size(one), one.id))
 
     def _taken(self, lower: Sequence[Replica], demands: Sequence[Demand]) -> list[Replica] | None:
+        """Choose whom to ask: of one node, if that is enough, since places have to be together; else of several."""
+        tried = (self._least(group, demands) for group in (*self._by_node(lower), lower[:_MOST_TRIED]))
+        return next((found for found in tried if found is not None), None)
+
+    def _by_node(self, lower: Sequence[Replica]) -> list[list[Replica]]:
+        """Sort replicas by the nodes that they are on, the nodes first where the least would be missed."""
+        found: dict[NodeName, list[Replica]] = {}
+        for one in lower:
+            for node in dict.fromkeys(shard.node for shard in one.shards):
+                found.setdefault(node, []).append(one)
+        missed = {
+            node: (max(self._priority[one.model] for one in group), sum(map(_size, group)), node)
+            for node, group in found.items()
+        }
+        return [found[node] for node in sorted(found, key=missed.__getitem__)[:_MOST_NODES]]
+
+    def _least(self, group: Sequence[Replica], demands: Sequence[Demand]) -> list[Replica] | None:
         """Take one after the other until it fits; then give back, the most missed first, what need not go."""
         taken: list[Replica] = []
         try:
-            for one in lower[:_MOST_TRIED]:
+            for one in group:
                 self._release(one)
                 taken.append(one)
                 if self._fits(demands):

@@ -95,3 +95,13 @@ def test_what_is_retired_goes_and_nobody_is_asked_besides():
     single = a_model("low", profiles=[a_gpu_profile()])
     actions, _ = planned(one, single, replicas=(old, low(1, 1, model=single)))
     assert [(action.code, action.replica) for action in actions] == [("drain", "old/1")]
+
+
+def test_what_has_to_be_together_is_taken_together():
+    """Of replicas that lie scattered, any eight would not do."""
+    many = a_model("low", profiles=[a_gpu_profile()], replicas=200)
+    nodes = [a_node(f"n{n:03}", gpus=2) for n in range(100)]
+    replicas = [low(n + 1, n // 100, model=many, node=f"n{n % 100:03}") for n in range(200)]
+    actions, refused = planned(HIGH, many, nodes=nodes, replicas=replicas)
+    assert {one.replica for one in actions} == {"low/1", "low/101"}
+    assert refused["high/1"] == [WaitingForRoom(("low/1", "low/101"))]
