@@ -440,6 +440,7 @@ def test_nothing_that_is_mangled_raises_or_makes_up_a_card(changes):
 
 @given(st.text(max_size=200))
 def test_whatever_stands_there_is_read_or_not(text):
-    ask(text, text, tools={QUERY: text, "nvidia-smi -q": f"NVSMI LOG\n{text}"})
-    smi_list.parse_links(text, text)
-    smi_tree.read_text(text)
+    told = ask(text, text, tools={QUERY: text, "nvidia-smi -q": f"NVSMI LOG\n{text}"})
+    assert told.gpus or told.problems
+    assert all(links for links in smi_list.parse_links(text, text).values())
+    assert smi_tree.read_text(text) is not None
