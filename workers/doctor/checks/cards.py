@@ -61,6 +61,15 @@ def _each(patient: Patient, read: Callable[[Gpu], bool | None], what: str) -> It
         yield outcome if value else outcome.cured_by(index=gpu.for_smi)
 
 
+def _display(patient: Patient) -> Iterator[Outcome]:
+    told = [gpu for gpu in patient.inventory.gpus if gpu.display_active is not None]
+    if not told:
+        yield not_here("no card tells whether it has a display")
+    for gpu in told:
+        say = warned if gpu.display_active else passed
+        yield say(f"GPU {gpu.index}: {'a' if gpu.display_active else 'no'} display is active on it", gpu.uuid or "")
+
+
 def _same_vbios(patient: Patient) -> Iterator[Outcome]:
     by_name: dict[str, set[str]] = {}
     for gpu in patient.inventory.gpus:
@@ -268,6 +277,17 @@ CHECKS: Final[tuple[Check, ...]] = (
         _power_limit,
         worst=Severity.WARN,
     ),
+    Check(
+        "gpu.display",
+        Group.GPUS,
+        "No display is attached to a compute card",
+        _NVIDIA,
+        "warns where one is active",
+        "it holds memory of the card, and drawing slows down what is computed",
+        Fix("attach it to another card or to the board's own; switch off a graphical session that nobody uses"),
+        _display,
+        worst=Severity.WARN,
+    ),
     *_health_checks(),
     Check(
         "mig.settled",
@@ -325,7 +345,6 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 NOT_YET: Final[tuple[tuple[str, str, str], ...]] = (
     ("gpu.pcie-generation", "No card is slowed down by its slot", "needs a look under load"),
-    ("gpu.display", "No display is attached to a compute card", "not made yet"),
     ("topology.p2p", "Cards reach each other directly", "needs `topo -p2p`"),
     ("mig.orphans", "No GPU instance is without a compute instance", "not made yet"),
     ("imex.config", "The IMEX configuration names the members and is not public", "not made yet"),

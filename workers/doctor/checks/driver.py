@@ -12,7 +12,7 @@ from workers.discovery.nvidia.pci_cards import cards_on_pci
 from workers.doctor.entry import Check, Fix, Group, Outcome, Patient, failed, not_here, passed, unknown, warned
 from workers.doctor.reading.kernel_log import kernel_words
 from workers.doctor.reading.starting import NotAsked, cuda
-from workers.doctor.reading.words import listed
+from workers.doctor.reading.words import listed, unanswered
 
 _NONE: Final = "there is no NVIDIA card on this machine"
 _NVIDIA: Final = "NVML, else nvidia-smi"
@@ -20,6 +20,9 @@ _DEV: Final = Path("/dev")
 _CONTROL: Final = _DEV / "nvidiactl"
 _ELSEWHERE: Final = f"cards are told, and {_CONTROL} is not there: this is not the machine that they are in"
 _SYSTEM_NOT_READY: Final = 802
+_FAST_S: Final = 2.0
+_SLOW_S: Final = 10.0
+"""Our own limits."""
 _OPEN_ONLY: Final = (10, 0)
 """From this compute capability on, Blackwell's, there is the open module alone."""
 _CLOSED_ONLY: Final = (7, 5)
@@ -228,6 +231,25 @@ def _held(patient: Patient) -> Iterator[Outcome]:
             yield warned("packages are updated by themselves, and those of the driver are not held")
 
 
+def _latency(patient: Patient) -> Iterator[Outcome]:
+    """Time a call that lists the cards and no more; where no time passes, it is a recording that answers."""
+    if not _living(patient):
+        yield not_here(_NONE)
+        return
+    begun = patient.machine.monotonic()
+    answer = tools.ask(patient.machine, patient.settings, "nvidia-smi", "-L")
+    took = patient.machine.monotonic() - begun
+    if answer.problem.startswith(("no answer", "held up")):
+        yield failed(f"nvidia-smi -L: {answer.problem}")
+    elif not answer.ok:
+        yield unanswered("how long nvidia-smi takes", "nvidia-smi", answer)
+    elif took <= 0:
+        yield unknown("how long nvidia-smi takes is not known: a recording does not tell")
+    else:
+        say = passed if took < _FAST_S else warned if took < _SLOW_S else failed
+        yield say(f"nvidia-smi -L takes {took:.1f} s", took_s=round(took, 3))
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "driver.loaded",
@@ -272,6 +294,16 @@ CHECKS: Final[tuple[Check, ...]] = (
             "see whether the device files may be opened; a hang: reboot"
         ),
         _starts,
+    ),
+    Check(
+        "driver.latency",
+        Group.DRIVER,
+        "The driver answers at once",
+        "the time of `nvidia-smi -L`",
+        f"warns from {_FAST_S:g} s on, fails from {_SLOW_S:g} s on and where there is no answer in time",
+        "engines take long to start; a driver that becomes slow is about to hang",
+        Fix("switch persistence mode on (`gpu.persistence`); where it is on, see the kernel's log for Xid 119 and 120"),
+        _latency,
     ),
     Check(
         "driver.device-nodes",
@@ -345,6 +377,4 @@ CHECKS: Final[tuple[Check, ...]] = (
         _address_layout,
     ),
 )
-NOT_YET: Final[tuple[tuple[str, str, str], ...]] = (
-    ("driver.latency", "nvidia-smi answers in time", "only a call that takes longer than its limit is told"),
-)
+NOT_YET: Final[tuple[tuple[str, str, str], ...]] = ()

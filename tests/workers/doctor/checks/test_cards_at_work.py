@@ -4,6 +4,7 @@ import pytest
 
 from llmgw.core.hardware.gpus import NvLink, Process
 from tests.workers.doctor.checks.patients import a_gpu, a_patient, only, verdicts
+from workers.doctor.checks import cards
 from workers.doctor.checks.cards_at_work import CHECKS
 
 HELD = {"gpus": (a_gpu(processes=(Process(pid=7, name="python"),)),)}
@@ -56,3 +57,8 @@ def test_the_dead_holder_is_named():
     assert only(CHECKS, "gpu.holders", a_patient(**HELD, **stat("Z"))).text == (
         "process 7 (python) is dead and holds a card still"
     )
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(None, "not-applicable"), (False, "pass"), (True, "warn")])
+def test_a_display_on_a_card(told, verdict):
+    assert verdicts(cards.CHECKS, "gpu.display", a_patient(gpus=(a_gpu(display_active=told),))) == [verdict]

@@ -87,6 +87,10 @@ NOT_READY = started(code=802, name="CUDA_ERROR_SYSTEM_NOT_READY")
             {"files": ON_PCI, "tools": {"dmesg": "[7.1] Loading of module: Key was rejected by service\n"}},
             "fail",
         ),
+        ("driver.latency", {}, "not-applicable"),
+        ("driver.latency", CARD, "unknown"),
+        ("driver.latency", CARD | {"tools": {"nvidia-smi": "GPU 0\n"}}, "unknown"),
+        ("driver.latency", CARD | {"tools": {"nvidia-smi": ToolResult(None, problem="no answer within 20 s")}}, "fail"),
         ("driver.held", {}, "not-applicable"),
         ("driver.held", CARD, "not-applicable"),
         ("driver.held", CARD | {"files": UPDATES}, "unknown"),
@@ -96,6 +100,14 @@ NOT_READY = started(code=802, name="CUDA_ERROR_SYSTEM_NOT_READY")
 )
 def test_the_driver_is_judged(check, facts, expected):
     assert verdicts(CHECKS, check, a_patient(**facts)) == [expected]
+
+
+@pytest.mark.parametrize(("took", "verdict"), [(0.1, "pass"), (3.0, "warn"), (12.0, "fail")])
+def test_the_time_of_an_answer_is_judged(took, verdict, monkeypatch):
+    patient = a_patient(**CARD, tools={"nvidia-smi": "GPU 0\n"})
+    clock = iter([100.0, 100.0 + took])
+    monkeypatch.setattr(patient.machine, "monotonic", lambda: next(clock))
+    assert verdicts(CHECKS, "driver.latency", patient) == [verdict]
 
 
 def test_the_error_is_told_by_number_and_name():
