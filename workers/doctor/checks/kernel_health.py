@@ -45,7 +45,7 @@ _CRASHES: Final = (
 """A fault with `ip:` behind it is a program's, and none of the kernel's own."""
 _HANGS: Final = r"blocked for more than \d+ seconds"
 _MACHINE_CHECKS: Final = r"mce: \[Hardware Error\]|\[Hardware Error\]: .*(Uncorrected|fatal|Corrected)|Machine [Cc]heck"
-_GRAVE: Final = r"(?i)uncorrected|fatal|processor context corrupt"
+_GRAVE: Final = r"(?i)uncorrected|(?<!non-)(?<!non)fatal|processor context corrupt"
 
 
 def _taint(patient: Patient) -> Iterator[Outcome]:

@@ -134,6 +134,8 @@ def said(line):
         ("kernel.machine-checks", {"tools": QUIET}, "pass"),
         ("kernel.machine-checks", said("mce: [Hardware Error]: Machine check events logged"), "warn"),
         ("kernel.machine-checks", said("mce: [Hardware Error]: CPU 3: Uncorrected error, bank 7"), "fail"),
+        ("kernel.machine-checks", said("mce: [Hardware Error]: event severity: fatal"), "fail"),
+        ("kernel.machine-checks", said("mce: [Hardware Error]: event severity: non-fatal"), "warn"),
     ],
 )
 def test_the_kernel_is_judged(check, facts, expected):
