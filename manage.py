@@ -27,7 +27,22 @@ def main() -> None:
     from llmgw import celery, logs  # noqa: F401, PLC0415  # celery: names the app that commands send tasks by
 
     logs.configure("manage")
-    execute_from_command_line(sys.argv)
+    from django.db.utils import OperationalError, ProgrammingError  # noqa: PLC0415
+
+    try:
+        execute_from_command_line(sys.argv)
+    except (OperationalError, ProgrammingError) as error:
+        if not is_unprepared(str(error)):
+            raise
+        sys.exit(
+            f"the database of {os.environ.get('LLMGW_STATE', '.state')} has no tables of this version: start "
+            "`manage.py up`, or run `manage.py migrate`; LLMGW_STATE and DATABASE_URL say where it is"
+        )
+
+
+def is_unprepared(said: str) -> bool:
+    """Tell by a database's words whether its tables are not there, or of another version."""
+    return any(words in said for words in ("no such table", "no such column", "does not exist"))
 
 
 def state_folder(words: list[str]) -> str:

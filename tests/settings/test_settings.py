@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SHOW = """
 import json
@@ -70,3 +73,14 @@ def test_a_database_of_another_kind_is_refused_without_its_password(settings_wit
         settings_with(DATABASE_URL="oracle://gw:hunter22@db/llmgw")
     assert "DATABASE_URL must begin with postgres:// or sqlite:///" in refused.value.stderr
     assert "hunter22" not in refused.value.stderr
+
+
+def test_a_database_without_tables_is_no_traceback(tmp_path):
+    env = {**os.environ, "LLMGW_STATE": str(tmp_path), "DJANGO_SETTINGS_MODULE": "llmgw.settings"}
+    env.pop("DATABASE_URL", None)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "nodes"], env=env, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "manage.py up" in done.stderr
