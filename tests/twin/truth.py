@@ -131,7 +131,18 @@ class Truth:
 
     def _old(self, model: Model) -> list[str]:
         up = [one for one in self.snapshot.replicas if one.model == model.name and one.state in LIVE - GOING]
-        return [one.id for one in up if one.fingerprint not in model.fingerprints()]
+        return [one.id for one in up if one.fingerprint not in model.fingerprints() or self._is_sick(one)]
+
+    def _is_sick(self, one: Replica) -> bool:
+        """Tell whether a replica serves on a device that is sick itself, so that another is to take its place."""
+        held = {(shard.node, device) for shard in one.shards for device in shard.devices}
+        sick = (
+            (node.name, device.id)
+            for node in self.nodes.values()
+            for device in node.devices
+            if device.unhealthy_code.startswith("device.unhealthy.")
+        )
+        return one.state is State.READY and any(place in held for place in sick)
 
     def _could(self, node: Node, model: Model, profile: Profile) -> bool:
         if profile.nodes > 1:

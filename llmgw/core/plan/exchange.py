@@ -12,7 +12,7 @@ from llmgw.core.placement import Fleet, Placement, fitting
 from llmgw.core.plan.actions import Action, Start
 from llmgw.core.wanted import Demand, Model
 
-_MOST_TRIED: Final = 64
+_MOST_TRIED: Final = 16
 """For each that has no place, so many starts are tried to be moved: the latest, which are the easiest to place."""
 
 
