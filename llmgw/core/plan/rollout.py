@@ -146,7 +146,7 @@ class Rollout:
         refused: tuple[Refused, ...] = ()
         waiting: list[_Slot] = []
         for slot in slots:
-            has_a_place = any(isinstance(no.refusal, WaitingForRoom) for no in refused)
+            has_a_place = len(refused) == 1 and isinstance(refused[0].refusal, WaitingForRoom)
             refused = self._start_one(slot) if has_a_place or not refused else refused
             if refused:
                 waiting.append(slot)
